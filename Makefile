@@ -1,0 +1,76 @@
+# Everything a developer or CI runs. A target first sets up what it needs: a virtual environment in .venv from the
+# hashed lock file, and the Azure emulator from its npm lock file. Needed beforehand: Python >= 3.11, Node with npm, make.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+EMULATORS := tests/emulators
+CODE := src tests bench examples
+
+VENV_READY := $(VENV)/.stamp
+EMULATORS_READY := $(EMULATORS)/node_modules/.stamp
+
+MAKEFLAGS += --no-print-directory
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help setup demo test check prove bench sim schemas format lock clean
+
+help: ## Show this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+setup: $(VENV_READY) $(EMULATORS_READY) ## Install everything the other targets need
+
+demo: $(VENV_READY) ## Show the engine at work
+	@$(BIN)/python examples/engine_demo.py
+
+test: $(VENV_READY) $(EMULATORS_READY) ## Run the tests, with branch coverage of at least 80 %
+	@$(BIN)/pytest -q --cov=arco --cov-branch --cov-fail-under=80 tests
+
+check: $(VENV_READY) ## Lint, format, types, layers, golden schemas
+	@$(BIN)/ruff check -q $(CODE)
+	@$(BIN)/ruff format -q --check $(CODE)
+	@$(BIN)/mypy --no-error-summary
+	@$(BIN)/lint-imports
+	@$(BIN)/python -m tests.schemas --check
+
+prove: $(VENV_READY) $(EMULATORS_READY) ## Kill tests, crash sweep, large simulation (QUICK=1 for the short form)
+	@$(BIN)/python -m tests.prove $(if $(QUICK),--quick)
+
+bench: $(VENV_READY) ## Measure, as ratios within one run
+	@$(BIN)/python -m bench
+
+sim: $(VENV_READY) ## Simulate SEEDS=200 seeds, or replay one with SEED=n
+	@$(BIN)/python -m tests.simulation $(if $(SEED),--seed $(SEED),--seeds $(or $(SEEDS),200))
+
+schemas: $(VENV_READY) ## Rewrite the golden event and table schemas
+	@$(BIN)/python -m tests.schemas --write
+
+format: $(VENV_READY) ## Format the code and fix what ruff can fix
+	@$(BIN)/ruff check -q --fix-only $(CODE)
+	@$(BIN)/ruff format -q $(CODE)
+
+lock: ## Resolve requirements.lock again (UPGRADE=1 for the newest versions)
+	@tmp=$$(mktemp -d) && trap 'rm -rf "$$tmp"' EXIT && $(PYTHON) -m venv "$$tmp" && "$$tmp/bin/pip" install -q uv && \
+	"$$tmp/bin/uv" pip compile -q --universal --generate-hashes --no-emit-index-url --no-emit-find-links --no-annotate \
+		--python-version 3.11 --group dev pyproject.toml -o requirements.lock $(if $(UPGRADE),--upgrade) \
+		--custom-compile-command "make lock"
+
+clean: ## Remove everything that make created, .venv included
+	@rm -rf $(VENV) $(EMULATORS)/node_modules .work build dist .coverage .coverage.* \
+		.mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	@find $(CODE) -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
+
+$(VENV_READY): requirements.lock pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo "Arco needs Python 3.11 or newer as $(PYTHON); name another one: make PYTHON=python3.12 ..." >&2; exit 1; }
+	@echo "setting up $(VENV)"
+	@$(PYTHON) -m venv $(VENV)
+	@$(BIN)/pip install -q --disable-pip-version-check --require-hashes -r requirements.lock
+	@$(BIN)/pip install -q --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $@
+
+$(EMULATORS_READY): $(EMULATORS)/package-lock.json
+	@command -v npm >/dev/null || { echo "the storage emulators need Node with npm: install it first" >&2; exit 1; }
+	@echo "setting up $(EMULATORS)"
+	@npm ci --prefix $(EMULATORS) --no-audit --no-fund --loglevel=error
+	@touch $@

@@ -1,0 +1,202 @@
+"""Configuration in layers: defaults < `arco.toml` < environment < flags, and where each value came from.
+
+A setting has one name in three spellings: `publish_interval_ms` in the file, `ARCO_PUBLISH_INTERVAL_MS` in the
+environment, `--publish-interval-ms` on the command line. Options of the store are a table of texts: `[store_options]`
+with `region = "eu-west-1"`, `ARCO_STORE_OPTIONS_REGION`, `--store-option`; layers are merged option by option.
+
+Nothing is ignored: an unknown name is refused with the nearest known one, and a wrong value in a lower layer is
+refused even if a higher layer replaces it.
+"""
+
+import difflib
+import re
+import tomllib
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from arco.core._errors import Invalid
+from arco.core._names import check_name, check_tenant, check_workspace, shown
+
+__all__ = ["Loaded", "Settings", "load_settings"]
+
+_OPTIONS: Final = "store_options"
+_MASK: Final = "********"
+_SECRET_WORDS: Final = ("key", "secret", "token", "password", "credential")
+_STORE: Final = re.compile(r"[a-z][a-z0-9+.-]*://[^\x00-\x1f\x7f]*")
+_INTEGER: Final = re.compile(r"-?[0-9]{1,100}")
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What a process runs with. `load_settings` makes it; values given to the constructor are not checked."""
+
+    store: str = "file://.arco"
+    """URL of the store. A relative path after `file://` is below the project directory."""
+    tenant_id: str = "default"
+    workspace_id: str = "default"
+    publish_interval_ms: int = 250
+    """The least time between two publishes nobody waits for."""
+    merge_fan_in: int = 8
+    """How many neighbouring layers of one tier become one layer of the next."""
+    store_options: dict[str, str] = field(default_factory=dict, repr=False)
+    """What the store's client is opened with (endpoint, region, credentials). Not in `repr`: it holds secrets."""
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """Settings and, by name, who said so: `default`, `arco.toml`, `ARCO_STORE`, `--store`.
+
+    A store option is named `store_options.region`; `store_options` itself is named only while there are none.
+    """
+
+    settings: Settings
+    origin: Mapping[str, str]
+
+    def rows(self) -> list[tuple[str, str, str]]:
+        """Name, value and origin of every setting, secrets masked, in the order of declaration."""
+        return [(name, _printed(self.settings, name), origin) for name, origin in self.origin.items()]
+
+
+# What one layer gives: the setting's name -> its checked value and its origin.
+_Layer = dict[str, tuple[str | int, str]]
+
+
+def load_settings(toml_path: Path | None, environ: Mapping[str, str], flags: Mapping[str, object]) -> Loaded:
+    """Merge the layers.
+
+    Args:
+        toml_path: the `arco.toml` to read, or None if the project has none.
+        environ: the environment; names that do not begin with `ARCO_` are somebody else's.
+        flags: setting name -> value from the command line, None for a flag that was not given.
+    """
+    given = {**_from_toml(toml_path), **_from_environ(environ), **_from_flags(flags)}
+    options = sorted(given.keys() - _SCALARS.keys())
+    origin = {name: given[name][1] if name in given else "default" for name in [*_SCALARS, *(options or [_OPTIONS])]}
+    scalars: dict[str, Any] = {name: given[name][0] for name in _SCALARS if name in given}
+    table = {name.removeprefix(f"{_OPTIONS}."): str(given[name][0]) for name in options}
+    return Loaded(Settings(**scalars, store_options=table), origin)
+
+
+def _from_toml(path: Path | None) -> _Layer:
+    if path is None:
+        return {}
+    try:
+        document = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise Invalid(f"cannot read {path}: {error.strerror or error}; check its path and rights") from error
+    except (ValueError, RecursionError) as error:
+        raise Invalid(f"{path} is not TOML in UTF-8: {error}") from error
+    layer: _Layer = {}
+    for name, value in document.items():
+        if name == _OPTIONS:
+            layer |= _options(value, f"{_OPTIONS} in {path}", path.name)
+        elif name in _SCALARS:
+            layer[name] = (_checked(name, value, f"{name} in {path}"), path.name)
+        else:
+            raise _unknown(f"the key {shown(name)} in {path}", name, [*_SCALARS, _OPTIONS])
+    return layer
+
+
+def _from_environ(environ: Mapping[str, str]) -> _Layer:
+    variables = {f"ARCO_{name.upper()}": name for name in _SCALARS}
+    prefix = f"ARCO_{_OPTIONS.upper()}_"
+    layer: _Layer = {}
+    for variable in sorted(name for name in environ if name.startswith("ARCO_")):
+        text = environ[variable]
+        option = variable.removeprefix(prefix)
+        if variable in variables:
+            name = variables[variable]
+            number = isinstance(_SCALARS[name], range) and _INTEGER.fullmatch(text) is not None
+            layer[name] = (_checked(name, int(text) if number else text, variable), variable)
+        elif option not in ("", variable) and option == option.upper():
+            name = f"{_OPTIONS}.{check_name(f'store option (from {variable})', option.lower())}"
+            layer[name] = (text, variable)
+        else:
+            raise _unknown(f"the environment variable {shown(variable)}", variable, [*variables, f"{prefix}<NAME>"])
+    return layer
+
+
+def _from_flags(flags: Mapping[str, object]) -> _Layer:
+    layer: _Layer = {}
+    for name, value in flags.items():
+        flag = f"--{name.replace('_', '-')}"
+        if name not in _SCALARS and name != _OPTIONS:
+            known = [f"--{scalar.replace('_', '-')}" for scalar in _SCALARS]
+            raise _unknown(f"the flag {shown(flag)}", flag, [*known, "--store-option"])
+        if value is None:
+            continue
+        if name == _OPTIONS:
+            layer |= _options(value, "--store-option", "--store-option")
+        else:
+            layer[name] = (_checked(name, value, flag), flag)
+    return layer
+
+
+def _options(table: object, where: str, origin: str) -> _Layer:
+    """The layer's options. No error shows a value: it may be a credential."""
+    if not isinstance(table, Mapping):
+        raise Invalid(f"{where} must be a table of texts, not {_type_name(table)}")
+    layer: _Layer = {}
+    for name, value in table.items():
+        check_name(f"store option (from {where})", name)
+        if not isinstance(value, str):
+            raise Invalid(f"{where}: {name} must be text, not {_type_name(value)}; write it in quotes")
+        layer[f"{_OPTIONS}.{name}"] = (value, origin)
+    return layer
+
+
+def _checked(name: str, value: object, where: str) -> str | int:
+    rule = _SCALARS[name]
+    if isinstance(rule, range):
+        if type(value) is not int:
+            raise Invalid(f"{where} must be an integer, not {_type_name(value)}")
+        if value not in rule:
+            raise Invalid(f"{where} is {value}; it must be {rule.start} to {rule.stop - 1}")
+        return value
+    if not isinstance(value, str):
+        raise Invalid(f"{where} must be text, not {_type_name(value)}")
+    try:
+        return rule(value)
+    except Invalid as error:
+        raise Invalid(f"{where}: {error.message}", **error.details) from None
+
+
+def _check_store(text: str) -> str:
+    """A store URL without anything that may be a credential; the errors do not show it for the same reason."""
+    if _STORE.fullmatch(text) is None:
+        raise Invalid("this is not the URL of a store; write it as file://.arco or s3://bucket/prefix")
+    if "@" in text.partition("://")[2].partition("/")[0] or "?" in text or "#" in text:
+        raise Invalid("the URL of a store carries no user, query or fragment; put credentials into store_options")
+    return text
+
+
+def _unknown(what: str, name: str, known: Iterable[str]) -> Invalid:
+    names = list(known)
+    nearest = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
+    hint = f"did you mean {nearest[0]}?" if nearest else f"known are {', '.join(names)}"
+    return Invalid(f"{what} is not a setting; {hint}")
+
+
+def _printed(settings: Settings, name: str) -> str:
+    option = name.removeprefix(f"{_OPTIONS}.")
+    if option != name:
+        secret = any(word in option for word in _SECRET_WORDS)
+        return _MASK if secret else settings.store_options[option]
+    return "" if name == _OPTIONS else str(getattr(settings, name))
+
+
+def _type_name(value: object) -> str:
+    names = {bool: "a boolean", int: "an integer", float: "a float", str: "text", list: "an array", dict: "a table"}
+    return names.get(type(value), type(value).__name__)
+
+
+# Every scalar setting and its rule: the integers allowed, or a function that returns the text or raises `Invalid`.
+_SCALARS: Final[dict[str, range | Callable[[str], str]]] = {
+    "store": _check_store,
+    "tenant_id": check_tenant,
+    "workspace_id": check_workspace,
+    "publish_interval_ms": range(1, 3_600_001),
+    "merge_fan_in": range(2, 51),
+}

@@ -1,0 +1,31 @@
+"""Times as integers: microseconds since 1970-01-01 UTC, and their RFC 3339 text."""
+
+from datetime import UTC, datetime, timedelta
+
+from arco.core._errors import Invalid
+
+__all__ = ["DAY", "HOUR", "MINUTE", "SECOND", "format_time", "parse_time"]
+
+SECOND = 1_000_000
+MINUTE = 60 * SECOND
+HOUR = 60 * MINUTE
+DAY = 24 * HOUR
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def format_time(micros: int) -> str:
+    """`2026-11-15T20:45:00.000000Z`: always UTC, always six digits, so that texts sort like times."""
+    return (_EPOCH + timedelta(microseconds=micros)).isoformat(timespec="microseconds").replace("+00:00", "Z")
+
+
+def parse_time(text: str) -> int:
+    """Microseconds of an RFC 3339 text. A time without an offset is refused: it means different things to readers."""
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError as error:
+        raise Invalid(f"{text!r} is not a time; write it as 2026-11-15T20:45:00Z") from error
+    if moment.tzinfo is None:
+        raise Invalid(f"the time {text!r} has no offset; append Z for UTC")
+    delta = moment - _EPOCH
+    return (delta.days * 86_400 + delta.seconds) * SECOND + delta.microseconds

@@ -1,0 +1,72 @@
+"""Events of execution: what became of an attempt to build a version of a partition. Times are microseconds."""
+
+import msgspec
+
+from arco.log import EventType
+
+__all__ = [
+    "EVENTS",
+    "MATERIALIZATION_COMPLETED",
+    "MATERIALIZATION_FAILED",
+    "ColumnStats",
+    "DataFile",
+    "MaterializationCompleted",
+    "MaterializationFailed",
+]
+
+
+class ColumnStats(msgspec.Struct, frozen=True, omit_defaults=True):
+    column: str
+    null_count: int
+    min: str | None = None
+    max: str | None = None
+    distinct_count: int | None = None
+
+
+class DataFile(msgspec.Struct, frozen=True, omit_defaults=True):
+    path: str
+    size_bytes: int
+    row_count: int
+    stats: list[ColumnStats] = []
+
+
+class MaterializationCompleted(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    """A version of a partition is written. `quarantined` ones are kept but never become current."""
+
+    materialization_id: str
+    asset_id: str
+    asset_key: str
+    partition_id: str
+    partition_key: str
+    """The canonical text of the key; empty for an asset without partitions."""
+    run_id: str
+    task_id: str
+    files: list[DataFile]
+    row_count: int
+    byte_size: int
+    schema_hash: str
+    started_at: int
+    completed_at: int
+    status: str = "published"
+    """`published` or `quarantined`."""
+    code_version: str = ""
+    schema_version: int | None = None
+
+
+class MaterializationFailed(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    asset_id: str
+    asset_key: str
+    partition_id: str
+    partition_key: str
+    run_id: str
+    task_id: str
+    error: str
+    failed_at: int
+
+
+MATERIALIZATION_COMPLETED = EventType(
+    "MaterializationCompleted", MaterializationCompleted, time=lambda event: event.completed_at
+)
+MATERIALIZATION_FAILED = EventType("MaterializationFailed", MaterializationFailed, time=lambda event: event.failed_at)
+
+EVENTS = (MATERIALIZATION_COMPLETED, MATERIALIZATION_FAILED)

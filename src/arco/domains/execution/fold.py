@@ -1,0 +1,143 @@
+"""The fold of execution: versions, current pointers and totals, all derived, nothing counted twice.
+
+The current version of a partition is the published one with the greatest position: a late duplicate changes nothing,
+because its id is known.
+"""
+
+import msgspec
+
+from arco.domains.execution.events import EVENTS, MaterializationCompleted, MaterializationFailed
+from arco.domains.execution.tables import MATERIALIZATIONS, PARTITIONS, Materialization, Partition
+from arco.state import Domain, Group, Input, Reject, Stage
+
+__all__ = ["EXECUTION"]
+
+STATUSES = ("published", "quarantined")
+
+
+def _asset_of(item: Input) -> tuple[str, ...]:
+    return (item.payload.asset_id,)
+
+
+def _fold_asset(group: Group, item: Input) -> None:
+    event = item.payload
+    if isinstance(event, MaterializationFailed):
+        _fold_failure(group, item, event)
+    elif group.get(MATERIALIZATIONS, event.materialization_id) is None:
+        _fold_version(group, item, event)
+
+
+def _fold_version(group: Group, item: Input, event: MaterializationCompleted) -> None:
+    if event.status not in STATUSES:
+        raise Reject(f"a materialization is {' or '.join(STATUSES)}, not {event.status!r}")
+    before: Partition | None = group.get(PARTITIONS, event.partition_id)
+    version = before.version_count + 1 if before else 1
+    group.put(
+        MATERIALIZATIONS,
+        Materialization(
+            event.materialization_id,
+            event.asset_id,
+            event.asset_key,
+            event.partition_id,
+            event.partition_key,
+            version,
+            event.status,
+            event.run_id,
+            event.task_id,
+            event.code_version,
+            event.schema_hash,
+            event.schema_version,
+            event.files,
+            len(event.files),
+            event.row_count,
+            event.byte_size,
+            event.started_at,
+            event.completed_at,
+        ),
+    )
+    row = before or _first(item, event)
+    row = msgspec.structs.replace(
+        row,
+        asset_key=event.asset_key,
+        version_count=version,
+        last_run_id=event.run_id,
+        last_task_id=event.task_id,
+        updated_at=item.received,
+    )
+    if event.status == "quarantined":
+        row = msgspec.structs.replace(row, status="quarantined")
+    else:
+        row = msgspec.structs.replace(
+            row,
+            status="complete",
+            current_materialization_id=event.materialization_id,
+            current_version=version,
+            row_count=event.row_count,
+            byte_size=event.byte_size,
+            file_count=len(event.files),
+            schema_hash=event.schema_hash,
+            last_error=None,
+            last_success_at=event.completed_at,
+        )
+    group.put(PARTITIONS, row)
+
+
+def _fold_failure(group: Group, item: Input, event: MaterializationFailed) -> None:
+    before: Partition | None = group.get(PARTITIONS, event.partition_id)
+    row = before or _first(item, event)
+    if row.last_task_id == event.task_id and row.last_run_id == event.run_id and row.status != "failed" and before:
+        return  # the task has succeeded since: this failure is an earlier attempt's, arriving late
+    group.put(
+        PARTITIONS,
+        msgspec.structs.replace(
+            row,
+            status="failed",
+            last_run_id=event.run_id,
+            last_task_id=event.task_id,
+            last_error=event.error,
+            last_failure_at=event.failed_at,
+            updated_at=item.received,
+        ),
+    )
+
+
+def _first(item: Input, event: MaterializationCompleted | MaterializationFailed) -> Partition:
+    """A partition nobody has heard of before."""
+    return Partition(
+        partition_id=event.partition_id,
+        asset_id=event.asset_id,
+        asset_key=event.asset_key,
+        partition_key=event.partition_key,
+        status="failed",
+        current_materialization_id=None,
+        current_version=None,
+        version_count=0,
+        row_count=None,
+        byte_size=None,
+        file_count=None,
+        schema_hash=None,
+        last_run_id=event.run_id,
+        last_task_id=event.task_id,
+        last_error=None,
+        last_success_at=None,
+        last_failure_at=None,
+        created_at=item.received,
+        updated_at=item.received,
+    )
+
+
+EXECUTION = Domain(
+    name="execution",
+    log="activity",
+    version=1,
+    events=EVENTS,
+    stages=(
+        Stage(
+            "assets",
+            (MATERIALIZATIONS, PARTITIONS),
+            _asset_of,
+            _fold_asset,
+            events=tuple(event.name for event in EVENTS),
+        ),
+    ),
+)

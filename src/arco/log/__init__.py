@@ -1,0 +1,87 @@
+"""Segments, positions, record and decide, owner and forwarding: the truth and how it grows.
+
+    caller -> Gateway -> Owner (this process, or forwarded) -> segment T+1 -> Follower -> fold
+"""
+
+from arco.log._admission import KEY_LIFE, MAX_AHEAD, Admission, Admitted
+from arco.log._blobs import MAX_BLOB_BYTES, Blobs
+from arco.log._event import (
+    Command,
+    Event,
+    NewEvent,
+    Position,
+    Receipt,
+    index_of,
+    number_of,
+    parse_position,
+    position_of,
+)
+from arco.log._fold import Draft, Fold
+from arco.log._follower import Follower
+from arco.log._gateway import Forwarder, Gateway, InProcessForwarder
+from arco.log._hint import Hint, HintFile
+from arco.log._owner import Owner
+from arco.log._reader import Unknown, check_segment, read_log
+from arco.log._registry import EventRegistry, EventType, Upcaster
+from arco.log._segment import (
+    FIRST_LINK,
+    MAX_EVENT_BYTES,
+    MAX_EVENTS,
+    MAX_SEGMENT_BYTES,
+    Header,
+    Link,
+    Place,
+    Segment,
+    check_link,
+    decode_segment,
+    encode_segment,
+    link_of,
+)
+from arco.log._stream import SegmentStream, Subscription
+
+__all__ = [
+    "FIRST_LINK",
+    "KEY_LIFE",
+    "MAX_AHEAD",
+    "MAX_BLOB_BYTES",
+    "MAX_EVENTS",
+    "MAX_EVENT_BYTES",
+    "MAX_SEGMENT_BYTES",
+    "Admission",
+    "Admitted",
+    "Blobs",
+    "Command",
+    "Draft",
+    "Event",
+    "EventRegistry",
+    "EventType",
+    "Fold",
+    "Follower",
+    "Forwarder",
+    "Gateway",
+    "Header",
+    "Hint",
+    "HintFile",
+    "InProcessForwarder",
+    "Link",
+    "NewEvent",
+    "Owner",
+    "Place",
+    "Position",
+    "Receipt",
+    "Segment",
+    "SegmentStream",
+    "Subscription",
+    "Unknown",
+    "Upcaster",
+    "check_link",
+    "check_segment",
+    "decode_segment",
+    "encode_segment",
+    "index_of",
+    "link_of",
+    "number_of",
+    "parse_position",
+    "position_of",
+    "read_log",
+]

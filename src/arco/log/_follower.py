@@ -1,0 +1,101 @@
+"""`Follower`: keeps a fold at the tail of its log. The only reader of segments for live work.
+
+It reads the next number, checks the chain and folds. Segments also arrive from the owner in this process or over the
+stream; those are checked the same way. It notes what forbids writing: a seal, a newer fold version, a skipped type.
+"""
+
+from collections.abc import Callable
+from collections.abc import Sequence as Batch
+
+from arco.core import Mutex, Outdated, Runtime, Superseded
+from arco.log._event import Position, position_of
+from arco.log._fold import Fold
+from arco.log._reader import Unknown, check_segment, read_log
+from arco.log._segment import Link, Place, Segment
+from arco.storage import Sequence, Tail
+
+__all__ = ["Follower"]
+
+BATCH_BYTES = 4 << 20
+"""Compressed bytes of segments folded at once while catching up."""
+
+
+class Follower:
+    def __init__(self, place: Place, sequence: Sequence, fold: Fold, runtime: Runtime) -> None:
+        self.place = place
+        self.sequence = sequence
+        self.fold = fold
+        self.tail = Tail(fold.link.number, Unknown)
+        self._mutex = Mutex(runtime)
+        self._sealed = False
+        self._newer: str | None = None
+
+    @property
+    def watermark(self) -> Position:
+        """Everything up to this position is folded."""
+        return Position(position_of(self.fold.link.number + 1, 0) - 1)
+
+    def check_writable(self) -> None:
+        """Raise `Outdated` or `Superseded` if this process may only read this log."""
+        if self._sealed:
+            raise Superseded(
+                f"the log {self.place.log} of incarnation {self.place.incarnation} is sealed: the workspace was "
+                "restored; reopen it"
+            )
+        reason = self._newer or self.fold.skipped()
+        if reason:
+            raise Outdated(f"{reason}; this program only reads the log {self.place.log} until it is upgraded")
+
+    async def catch_up(self, at_least: int = 0) -> Tail:
+        """Fold everything that is there. A number somebody told us of (`at_least`) must be among it."""
+        async with self._mutex:
+            await self._read(at_least=at_least)
+            return self.tail
+
+    async def accept(self, data: bytes, tail: Tail) -> None:
+        """Fold the segment `tail.number`, which was just won, lost to or streamed. Older ones are known already."""
+        async with self._mutex:
+            if tail.number <= self.tail.number:
+                return
+            if tail.number == self.tail.number + 1:
+                link = self.fold.link
+                found = check_segment(data, self.place, link, self.sequence.path(tail.number))
+                await self._apply([found], tail)
+            else:
+                await self._read(at_least=tail.number)
+
+    async def restart(self, reset: Callable[[], None]) -> None:
+        """Let `reset` set the fold back to another state, then fold again what had been folded before."""
+        async with self._mutex:
+            before = self.tail.number
+            reset()
+            self.tail = Tail(self.fold.link.number, Unknown)
+            await self._read(at_least=before)
+
+    async def _read(self, at_least: int) -> None:
+        batch: list[tuple[Segment, Link]] = []
+        size = 0
+        async for found in read_log(self.sequence, self.place, self.tail, self.fold.link, at_least=at_least):
+            if isinstance(found, Tail):
+                await self._apply(batch, found)
+                return
+            segment, link, length = found
+            batch.append((segment, link))
+            size += length
+            if size >= BATCH_BYTES:
+                await self._apply(batch, Tail(link.number, self.tail.proven))
+                batch, size = [], 0
+
+    async def _apply(self, batch: Batch[tuple[Segment, Link]], tail: Tail) -> None:
+        if batch:
+            await self.fold.apply(batch)
+        for segment, _ in batch:
+            self._sealed = self._sealed or segment.header.seal
+            for domain, version in segment.header.folds.items():
+                known = self.fold.versions.get(domain, 0)
+                if version > known:
+                    self._newer = (
+                        f"segment {segment.header.number} was written with fold version {version} of {domain}, "
+                        f"this program has {known}"
+                    )
+        self.tail = tail

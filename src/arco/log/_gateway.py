@@ -1,0 +1,179 @@
+"""`Gateway`: the door through which commands enter a log, one per process and log.
+
+If this process owns the log the command goes to its `Owner`. Else it is forwarded to the owner that the hint names; an
+owner that refuses or stays silent for two seconds is replaced: this process folds to the tail and appends itself, and
+once it has won a number it writes the hint. That is safe with any number of would-be owners, because the number decides
+and every validation first looks for the command's operation id.
+"""
+
+from collections.abc import Callable
+from typing import Protocol
+
+import msgspec
+
+from arco.core import Outdated, OutcomeUnknown, Runtime, Superseded, Unavailable, new_ulid
+from arco.log._admission import Admission
+from arco.log._event import Command, Receipt
+from arco.log._follower import Follower
+from arco.log._hint import Hint, HintFile
+from arco.log._owner import Owner
+from arco.log._stream import SegmentStream
+from arco.storage import Tail
+
+__all__ = ["Forwarder", "Gateway", "InProcessForwarder"]
+
+SILENCE = 2.0
+"""Seconds after which an owner that does not answer is replaced."""
+
+ROUNDS = 16
+"""How often a command looks for an owner before its caller is told to come back."""
+
+
+class Forwarder(Protocol):
+    """Carries commands to the gateway of another process."""
+
+    async def forward(self, address: str, log: str, command: Command) -> Receipt:
+        """The other gateway's answer; `Unavailable` if it cannot be reached, `Superseded` if it is not the owner."""
+        ...
+
+
+class InProcessForwarder:
+    """Gateways of one process, found by address."""
+
+    def __init__(self) -> None:
+        self._gateways: dict[tuple[str, str], Gateway] = {}
+
+    def register(self, gateway: "Gateway") -> None:
+        self._gateways[gateway.address, gateway.log] = gateway
+
+    def unregister(self, gateway: "Gateway") -> None:
+        self._gateways.pop((gateway.address, gateway.log), None)
+
+    async def forward(self, address: str, log: str, command: Command) -> Receipt:
+        gateway = self._gateways.get((address, log))
+        if gateway is None:
+            raise Unavailable(f"no owner of the log {log} answers at {address}")
+        return await gateway.receive(command)
+
+
+class Gateway:
+    def __init__(
+        self,
+        follower: Follower,
+        admission: Admission,
+        hint: HintFile,
+        forwarder: Forwarder,
+        runtime: Runtime,
+        address: str,
+        *,
+        may_own: bool = True,
+        stream: SegmentStream | None = None,
+        on_won: Callable[[Tail], None] = lambda tail: None,
+    ) -> None:
+        self.address = address
+        self.log = follower.place.log
+        self._follower = follower
+        self._admission = admission
+        self._hint = hint
+        self._forwarder = forwarder
+        self._runtime = runtime
+        self._may_own = may_own
+        self._stream = stream
+        self._on_won = on_won
+        self._owner: Owner | None = None
+
+    async def submit(self, command: Command) -> Receipt:
+        """Carry out a command wherever the owner is.
+
+        Raises `Invalid` or `Refused` if it will not be carried out, `Unavailable` if nothing happened and it may be
+        tried again, `OutcomeUnknown` (with the operation id) if it may have happened.
+        """
+        command = self._with_event_ids(command)
+        maybe_done = False
+        for _ in range(ROUNDS):
+            try:
+                if self._owner is not None and not self._owner.ended:
+                    return await self._owner.submit(command)
+                receipt, silent = await self._forward(command)
+                maybe_done = maybe_done or silent
+                if receipt is not None:
+                    return receipt
+                await self._become_owner(command)
+            except OutcomeUnknown:
+                maybe_done = True
+            except Outdated:
+                raise
+            except Superseded:
+                continue
+            except Unavailable as error:
+                if maybe_done:
+                    raise self._unknown(command, error) from error
+                raise
+        raise self._unknown(command, None) if maybe_done else Unavailable(
+            f"the log {self.log} changes its owner too often to take a command; try again", operation=command.operation
+        )
+
+    async def receive(self, command: Command) -> Receipt:
+        """A command that another process forwarded: carried out here, or `Superseded` if this is not the owner."""
+        if self._owner is None or self._owner.ended:
+            raise Superseded(f"this process does not own the log {self.log}")
+        return await self._owner.submit(command)
+
+    async def close(self) -> None:
+        if self._owner is not None:
+            await self._owner.close()
+
+    def _with_event_ids(self, command: Command) -> Command:
+        """Ids are minted where a command enters, so that a command that lands twice carries the same events."""
+        if all(event.id for event in command.events):
+            return command
+        events = tuple(
+            event if event.id else msgspec.structs.replace(event, id=new_ulid(self._runtime, self._runtime))
+            for event in command.events
+        )
+        return msgspec.structs.replace(command, events=events)
+
+    async def _forward(self, command: Command) -> tuple[Receipt | None, bool]:
+        """The owner's receipt if one answers, and whether one may have taken the command without answering."""
+        hint = await self._hint.read()
+        if not hint.address or hint.address == self.address:
+            return None, False
+        try:
+            work = self._forwarder.forward(hint.address, self.log, command)
+            return await self._runtime.timeout(SILENCE, work), False
+        except TimeoutError:
+            return None, True
+        except OutcomeUnknown:
+            return None, True
+        except Outdated:
+            raise
+        except (Superseded, Unavailable):
+            return None, False
+
+    async def _become_owner(self, command: Command) -> None:
+        if not self._may_own:
+            raise Unavailable(
+                f"no owner of the log {self.log} answers and this process may not own it; start `arco serve`, try again",
+                operation=command.operation,
+            )
+        await self._follower.catch_up()
+        self._follower.check_writable()
+        if self._owner is None or self._owner.ended:
+            self._owner = Owner(
+                self._follower, self._admission, self._runtime, self.address, on_won=self._won
+            )
+
+    def _won(self, tail: Tail, data: bytes) -> None:
+        if self._stream is not None:
+            self._stream.publish(tail, data)
+        self._on_won(tail)
+        self._runtime.spawn(self._hint.write(Hint(tail.number, self.address)), f"hint of {self.log}")
+
+    def _unknown(self, command: Command, cause: Exception | None) -> OutcomeUnknown:
+        reason = f": {cause}" if cause else ""
+        return OutcomeUnknown(
+            f"the outcome of operation {command.operation} is not known{reason}; ask for it by its id before trying again",
+            operation=command.operation,
+        )
+
+

@@ -1,0 +1,40 @@
+"""Hints: where to look first. Plain overwrites, at most one a second, never needed for correctness."""
+
+import msgspec
+
+from arco.core import Runtime
+from arco.storage import ObjectMissing, Store, StoreError
+
+__all__ = ["Hint", "HintFile"]
+
+
+class Hint(msgspec.Struct, frozen=True):
+    number: int = 0
+    """A number that existed when the hint was written."""
+    address: str = ""
+    """Where the owner listens; empty if it can only be reached in its own process."""
+
+
+class HintFile:
+    def __init__(self, store: Store, path: str, runtime: Runtime) -> None:
+        self._store = store
+        self._path = path
+        self._runtime = runtime
+        self._written = float("-inf")
+
+    async def read(self) -> Hint:
+        """The hint, or an empty one if there is none or it cannot be read: advice that is missing is no failure."""
+        try:
+            return msgspec.json.decode(await self._store.get(self._path), type=Hint)
+        except (ObjectMissing, StoreError, msgspec.MsgspecError, UnicodeDecodeError):
+            return Hint()
+
+    async def write(self, hint: Hint) -> None:
+        now = self._runtime.boottime()
+        if now - self._written < 1.0:
+            return
+        self._written = now
+        try:
+            await self._store.put(self._path, msgspec.json.encode(hint), only_if_absent=False)
+        except StoreError:
+            return  # advice: the next write says it again

@@ -1,0 +1,76 @@
+"""The event types a program knows: names, versions, payload classes and upcasters.
+
+A payload is decoded to the newest version this program knows: older ones go through the upcasters one version at a
+time. A type or version that is not known is `None` here; what that means is decided above (the owner refuses it, the
+fold skips and notes it).
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from arco.core import Invalid
+
+__all__ = ["EventRegistry", "EventType", "Upcaster"]
+
+Upcaster = Callable[[dict[str, Any]], dict[str, Any]]
+
+
+@dataclass(frozen=True)
+class EventType:
+    name: str
+    payload: type[msgspec.Struct]
+    version: int = 1
+    upcasters: Mapping[int, Upcaster] = field(default_factory=dict)
+    """From version n to n + 1, for every n below `version`."""
+    time: Callable[[Any], int | None] = lambda payload: None
+    """The time the fact claims to have happened, for the check against the future."""
+
+    def __post_init__(self) -> None:
+        missing = [n for n in range(1, self.version) if n not in self.upcasters]
+        if missing:
+            raise Invalid(f"event type {self.name} v{self.version} has no upcaster from v{missing[0]}")
+
+
+class EventRegistry:
+    """All event types of one log."""
+
+    def __init__(self, types: Iterable[EventType]) -> None:
+        self._types: dict[str, EventType] = {}
+        self._decoders: dict[tuple[str, int], msgspec.json.Decoder[Any]] = {}
+        for kind in types:
+            if kind.name in self._types:
+                raise Invalid(f"event type {kind.name} is declared twice")
+            self._types[kind.name] = kind
+            self._decoders[kind.name, kind.version] = msgspec.json.Decoder(kind.payload)
+
+    def __iter__(self) -> Iterable[EventType]:
+        return iter(self._types.values())
+
+    def get(self, name: str) -> EventType | None:
+        return self._types.get(name)
+
+    def knows(self, name: str, version: int) -> bool:
+        kind = self._types.get(name)
+        return kind is not None and 1 <= version <= kind.version
+
+    def decode(self, name: str, version: int, data: bytes | msgspec.Raw) -> Any:
+        """The payload, `None` if type or version is unknown, `Invalid` if it does not fit."""
+        decoder = self._decoders.get((name, version))
+        try:
+            if decoder is not None:
+                return decoder.decode(data)
+            if not self.knows(name, version):
+                return None
+            return self._upcast(self._types[name], version, data)
+        except (msgspec.MsgspecError, UnicodeDecodeError, LookupError, TypeError, ValueError) as error:
+            raise Invalid(f"the payload of {name} v{version} does not fit: {error}") from error
+
+    @staticmethod
+    def _upcast(kind: EventType, version: int, data: bytes | msgspec.Raw) -> Any:
+        value = msgspec.json.decode(data)
+        for step in range(version, kind.version):
+            value = kind.upcasters[step](value)
+        return msgspec.convert(value, kind.payload)

@@ -1,0 +1,55 @@
+"""`SegmentStream`: won segments on their way to the other replicas.
+
+A subscriber that falls behind loses the buffered segments, not its place: its follower reads the gap from the store.
+"""
+
+from collections import deque
+
+from arco.core import Future, Runtime
+from arco.storage import Tail
+
+__all__ = ["SegmentStream", "Subscription"]
+
+BUFFER = 256
+"""Segments kept for a slow subscriber."""
+
+
+class Subscription:
+    def __init__(self, stream: "SegmentStream", runtime: Runtime) -> None:
+        self._stream = stream
+        self._runtime = runtime
+        self._buffer: deque[tuple[Tail, bytes]] = deque(maxlen=BUFFER)
+        self._arrived: Future[None] = runtime.future()
+
+    async def next(self) -> tuple[Tail, bytes]:
+        """The next segment that was won; waits for it."""
+        while not self._buffer:
+            self._arrived = self._runtime.future()
+            await self._arrived
+        return self._buffer.popleft()
+
+    def push(self, tail: Tail, data: bytes) -> None:
+        self._buffer.append((tail, data))
+        self._arrived.set(None)
+
+    def close(self) -> None:
+        self._stream.drop(self)
+
+
+class SegmentStream:
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
+        self._subscriptions: list[Subscription] = []
+
+    def subscribe(self) -> Subscription:
+        subscription = Subscription(self, self._runtime)
+        self._subscriptions.append(subscription)
+        return subscription
+
+    def publish(self, tail: Tail, data: bytes) -> None:
+        for subscription in self._subscriptions:
+            subscription.push(tail, data)
+
+    def drop(self, subscription: Subscription) -> None:
+        if subscription in self._subscriptions:
+            self._subscriptions.remove(subscription)

@@ -1,0 +1,262 @@
+"""`Workspace`: one workspace opened in this process, with every role it needs.
+
+The default is embedded: this process owns both logs when nobody else does and compacts them. A workspace is created once
+by `init_workspace`, which writes its first incarnation; `Workspace.open` finds the newest one.
+"""
+
+from collections.abc import Callable, Iterable
+
+import msgspec
+
+from arco.core import Conflict, Corrupt, NotFound, Runtime, Task, new_ulid
+from arco.domains.catalog import CATALOG
+from arco.domains.execution import EXECUTION
+from arco.log import (
+    Admission,
+    Blobs,
+    Command,
+    Follower,
+    Forwarder,
+    Gateway,
+    HintFile,
+    InProcessForwarder,
+    NewEvent,
+    Place,
+    Receipt,
+    SegmentStream,
+)
+from arco.state import (
+    Cadence,
+    Compactor,
+    Definition,
+    Head,
+    LayerReader,
+    Layout,
+    LocalRunner,
+    Manifest,
+    Replica,
+    Revisions,
+    Runner,
+    Snapshot,
+    base_for,
+    define_log,
+    snapshot_at_position,
+    snapshot_at_revision,
+)
+from arco.storage import RequestCounts, Role, RoleStore, Scope, Sequence, Store, Won, self_test
+
+__all__ = ["DEFINITIONS", "Incarnation", "OpenLog", "Workspace", "init_workspace", "read_incarnation"]
+
+DEFINITIONS: tuple[Definition, ...] = (define_log("catalog", [CATALOG]), define_log("activity", [EXECUTION]))
+"""The two logs of a workspace."""
+
+
+class Incarnation(msgspec.Struct, frozen=True):
+    """One life of a workspace; restore and erasure open the next one."""
+
+    id: str
+    """The folder of everything that belongs to it."""
+    number: int
+    created_at: int
+    reason: str
+    previous: str = ""
+
+
+def _incarnations(store: Store, runtime: Runtime) -> Sequence:
+    return Sequence(store, "incarnations", runtime)
+
+
+async def init_workspace(base: Store, scope: Scope, runtime: Runtime) -> Incarnation:
+    """Test the store and create the workspace. `Conflict` if it exists."""
+    store = RoleStore(base, scope, Role.ADMIN, RequestCounts())
+    await self_test(store, runtime, new_ulid(runtime, runtime))
+    incarnations = _incarnations(store, runtime)
+    tail = await incarnations.tail()
+    if tail.number == 0:
+        first = Incarnation(f"inc-{new_ulid(runtime, runtime).lower()}", 1, runtime.now(), "init")
+        if isinstance(await incarnations.create(tail, msgspec.json.encode(first)), Won):
+            return first
+    raise Conflict(f"the workspace {scope.root} exists already; open it, or choose another name")
+
+
+async def read_incarnation(base: Store, scope: Scope, runtime: Runtime) -> Incarnation:
+    """The newest incarnation; `NotFound` if the workspace was never created."""
+    incarnations = _incarnations(RoleStore(base, scope, Role.READER, RequestCounts()), runtime)
+    tail = await incarnations.tail()
+    if tail.number == 0:
+        raise NotFound(f"there is no workspace {scope.root} here; create it with `arco init`")
+    try:
+        return msgspec.json.decode(await incarnations.read_known(tail.number), type=Incarnation)
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise Corrupt(f"{incarnations.path(tail.number)} is not an incarnation: {error}; run `arco doctor`") from error
+
+
+class OpenLog:
+    """One log of an open workspace: the fold, the door for commands, the publisher and the readers."""
+
+    def __init__(self, workspace: "Workspace", definition: Definition, head: Head, reader_head: Revisions) -> None:
+        store, runtime = workspace.handle, workspace.runtime
+        self.definition = definition
+        self.place = reader_head.place
+        self.layout = Layout(self.place)
+        self._reading = reader_head
+        self._read_head = head
+        self._store = store(Role.READER)
+        owning, compacting = store(Role.OWNER), store(Role.COMPACTOR)
+        self.replica = Replica(definition, LayerReader(self._store), base_for(definition, head.manifest))
+        self.follower = Follower(self.place, Sequence(owning, self.layout.ledger, runtime), self.replica, runtime)
+        self.stream = SegmentStream(runtime)
+        self.gateway = Gateway(
+            self.follower,
+            Admission(definition.registry, Blobs(owning), runtime),
+            HintFile(owning, self.layout.ledger_hint, runtime),
+            workspace.forwarder,
+            runtime,
+            workspace.address,
+            may_own=workspace.may_own,
+            stream=self.stream,
+            on_won=lambda tail: self.compactor.notify(),
+        )
+        self.compactor = Compactor(
+            definition,
+            compacting,
+            self.follower,
+            self.replica,
+            Revisions(compacting, self.place, runtime),
+            head,
+            workspace.runner(compacting, self.place),
+            runtime,
+            workspace.address,
+            workspace.cadence,
+        )
+
+    async def snapshot(self, *, revision: int | None = None, position: int | None = None) -> Snapshot:
+        """The state at the newest revision (one request if nothing is newer), at a retained one, or at a position."""
+        self._read_head = await self._reading.refresh(self._read_head)
+        head = self._read_head.manifest
+        if position is not None:
+            log = self.follower.sequence
+            return await snapshot_at_position(
+                self.definition, self._store, self.place, self._reading, log, head, position
+            )
+        manifest = head if revision is None else await self._reading.at_revision(head, revision)
+        return snapshot_at_revision(self.definition, self._store, manifest)
+
+
+class Workspace:
+    """An open workspace. Use it as an async context manager."""
+
+    def __init__(
+        self,
+        base: Store,
+        scope: Scope,
+        runtime: Runtime,
+        incarnation: Incarnation,
+        *,
+        address: str,
+        forwarder: Forwarder | None = None,
+        may_own: bool = True,
+        cadence: Cadence | None = None,
+        runner: Callable[[Store, Place], Runner] | None = None,
+    ) -> None:
+        self.scope = scope
+        self.runtime = runtime
+        self.incarnation = incarnation
+        self.address = address
+        self.forwarder = forwarder or InProcessForwarder()
+        self.may_own = may_own
+        self.cadence = cadence or Cadence()
+        self.counts = RequestCounts()
+        self.logs: dict[str, OpenLog] = {}
+        self._base = base
+        self._runner = runner
+        self._tasks: list[Task] = []
+
+    @classmethod
+    async def open(
+        cls,
+        base: Store,
+        scope: Scope,
+        runtime: Runtime,
+        *,
+        definitions: Iterable[Definition] = DEFINITIONS,
+        test_store: bool = True,
+        compact: bool = True,
+        may_own: bool = True,
+        cadence: Cadence | None = None,
+    ) -> "Workspace":
+        """Find the newest incarnation, load the head of each log and start compacting.
+
+        A writer tests the store first (`test_store`); a process that only looks need not.
+        """
+        incarnation = await read_incarnation(base, scope, runtime)
+        address = f"local:{new_ulid(runtime, runtime)}"
+        workspace = cls(base, scope, runtime, incarnation, address=address, may_own=may_own, cadence=cadence)
+        if test_store:
+            await self_test(workspace.handle(Role.OWNER), runtime, new_ulid(runtime, runtime))
+        for definition in definitions:
+            await workspace.open_log(definition)
+        if compact:
+            workspace.start()
+        return workspace
+
+    def handle(self, role: Role) -> RoleStore:
+        """The store as a role may use it."""
+        return RoleStore(self._base, self.scope, role, self.counts)
+
+    def runner(self, store: Store, place: Place) -> Runner:
+        return self._runner(store, place) if self._runner else LocalRunner(store, place, self.runtime)
+
+    async def open_log(self, definition: Definition) -> OpenLog:
+        place = Place(self.scope.tenant, self.scope.workspace, self.incarnation.id, definition.log)
+        revisions = Revisions(self.handle(Role.READER), place, self.runtime)
+        opened = OpenLog(self, definition, await revisions.head(), revisions)
+        self.logs[definition.log] = opened
+        if isinstance(self.forwarder, InProcessForwarder):
+            self.forwarder.register(opened.gateway)
+        return opened
+
+    def start(self) -> None:
+        """Run a compactor for each log until `close`."""
+        for log in self.logs.values():
+            self._tasks.append(self.runtime.spawn(log.compactor.run(), f"compactor of {log.place.log}"))
+
+    async def close(self) -> None:
+        """Settle what is queued, publish what is folded, stop."""
+        for log in self.logs.values():
+            await log.gateway.close()
+            if self._tasks and log.compactor.failed is None:
+                await log.compactor.publish()
+            await log.compactor.close()
+        for task in self._tasks:
+            await task
+        self._tasks = []
+
+    async def __aenter__(self) -> "Workspace":
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        await self.close()
+
+    # What callers ask for
+
+    async def record(self, log: str, events: Iterable[NewEvent], *, actor: str, key: str = "") -> Receipt:
+        """Append facts that nobody can refuse. Returns when they are durable."""
+        operation = new_ulid(self.runtime, self.runtime)
+        command = Command(operation=operation, actor=actor, events=tuple(events), key=key)
+        return await self.logs[log].gateway.submit(command)
+
+    async def decide(self, log: str, payload: msgspec.Struct, *, actor: str, key: str = "") -> Receipt:
+        """Carry out a command (named by its class) if the state allows it. Returns when it is durable and folded."""
+        command = Command(
+            operation=new_ulid(self.runtime, self.runtime),
+            actor=actor,
+            name=type(payload).__name__,
+            data=msgspec.Raw(msgspec.json.encode(payload)),
+            key=key,
+        )
+        return await self.logs[log].gateway.submit(command)
+
+    async def published(self, log: str, position: int) -> Manifest:
+        """Wait until a revision covers a position."""
+        return await self.logs[log].compactor.wait_for(position)

@@ -1,0 +1,75 @@
+"""Replicas, folds, layers, manifests, compactor, readers: state as a pure function of the log.
+
+    Follower -> Replica (fold in memory) -> Compactor -> delta, manifest -> Snapshot
+                                                merges and rebuilds: Runner       Collector deletes what nobody reaches
+"""
+
+from arco.state._compactor import Cadence, Compactor, base_for
+from arco.state._definition import Definition, define_log
+from arco.state._digest import digest_rows
+from arco.state._domain import Change, Decider, Decision, Domain, Group, Input, Reject, Stage, View, new_event
+from arco.state._history import retained
+from arco.state._layers import LayerReader
+from arco.state._layout import Layout
+from arco.state._manifest import Entry, File, Layer, Manifest, Pending, PinEntry, decode_manifest, encode_manifest
+from arco.state._replica import Replica
+from arco.state._revisions import Head, Revisions, empty_manifest
+from arco.state._runner import LocalRunner, MergeJob, RefoldJob, Runner
+from arco.state._snapshot import Snapshot, TableSummary, snapshot_at_position, snapshot_at_revision
+from arco.state._system import OPERATIONS, PINS, REJECTIONS, REQUESTS, AdvanceRetention, PinRevision, ReleasePin
+from arco.state._table import BUCKETS, Key, Kind, Table, Time, bucket_of
+
+__all__ = [
+    "BUCKETS",
+    "OPERATIONS",
+    "PINS",
+    "REJECTIONS",
+    "REQUESTS",
+    "AdvanceRetention",
+    "Cadence",
+    "Change",
+    "Compactor",
+    "Decider",
+    "Decision",
+    "Definition",
+    "Domain",
+    "Entry",
+    "File",
+    "Group",
+    "Head",
+    "Input",
+    "Key",
+    "Kind",
+    "Layer",
+    "LayerReader",
+    "Layout",
+    "LocalRunner",
+    "Manifest",
+    "MergeJob",
+    "Pending",
+    "PinEntry",
+    "PinRevision",
+    "RefoldJob",
+    "Reject",
+    "ReleasePin",
+    "Replica",
+    "Revisions",
+    "Runner",
+    "Snapshot",
+    "Stage",
+    "Table",
+    "TableSummary",
+    "Time",
+    "View",
+    "base_for",
+    "bucket_of",
+    "decode_manifest",
+    "define_log",
+    "digest_rows",
+    "empty_manifest",
+    "encode_manifest",
+    "new_event",
+    "retained",
+    "snapshot_at_position",
+    "snapshot_at_revision",
+]

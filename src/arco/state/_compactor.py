@@ -1,0 +1,440 @@
+"""`Compactor`: the one loop per log that creates manifests.
+
+Durability is the append; publishing serves other readers. A publish is files first, then one create of the next
+manifest. Two compactors are waste, not corruption: who loses a number stands on the winner's revision and goes on.
+
+    notify / wait_for -> loop -> catch up -> delta -> manifest N+1 -> waiters
+                                      merges: pending in a manifest -> runner -> result -> adopted by a later manifest
+
+Rules: who sees a newer fold version only reads. A replica that does not stand on the head (a new fold version, a
+skipped type that is known now, a rebuild) is published whole, as a new generation.
+"""
+
+import hashlib
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import msgspec
+
+from arco.core import (
+    ArcoError,
+    Future,
+    LostObject,
+    Mutex,
+    Runtime,
+    StoreRefused,
+    Superseded,
+    Task,
+    Unavailable,
+    new_ulid,
+)
+from arco.log import Follower, Hint, Place, number_of
+from arco.state._definition import Definition
+from arco.state._files import FileWriter
+from arco.state._fold import cutoff
+from arco.state._history import retained
+from arco.state._layers import LayerReader
+from arco.state._layout import Layout
+from arco.state._manifest import Entry, File, Layer, Manifest, Pending, encode_manifest, entry_of
+from arco.state._merge import adopt, can_adopt, inputs_of, plan_merges
+from arco.state._replica import Replica
+from arco.state._revisions import Head, Revisions, check_versions, empty_manifest
+from arco.state._runner import MergeJob, RefoldJob, Runner, carry_over
+from arco.storage import Lost, ObjectMissing, Store, Tail, Won
+
+__all__ = ["Cadence", "Compactor", "base_for"]
+
+INLINE_HISTORY = 256
+PROBE_SECONDS = 3600.0
+RETRY_SECONDS = 1.0
+
+
+@dataclass(frozen=True)
+class Cadence:
+    """How often to publish while nobody waits, and when to merge."""
+
+    interval: float = 0.25
+    """Seconds between two publishes at least; four times the time of a PUT if that is longer."""
+    fan_in: int = 8
+    max_rows: int = 2_000_000
+    """Rows held in memory before clean buckets are dropped."""
+
+
+def base_for(definition: Definition, head: Manifest) -> Manifest:
+    """What a replica of this program may stand on: the head, or nothing if other folds made it.
+
+    Raises `Outdated` if the head was made by a newer program.
+    """
+    check_versions(head, definition.versions)
+    known_now = [skip for skip in head.skipped if definition.registry.knows(*_type_of(skip.type))]
+    if head.number and (dict(head.folds) != definition.versions or known_now):
+        return empty_manifest(Place(head.tenant, head.workspace, head.incarnation, head.log))
+    return head
+
+
+def _type_of(skipped: str) -> tuple[str, int]:
+    name, _, version = skipped.rpartition(" v")
+    return name, int(version)
+
+
+async def _write_history(writer: FileWriter, entries: list[Entry]) -> File:
+    data = msgspec.json.encode(entries)
+    path = writer.path("history.json")
+    await writer.put(path, data)
+    return File(path, 0, len(data), hashlib.sha256(data).hexdigest(), len(entries), "")
+
+
+class Compactor:
+    def __init__(
+        self,
+        definition: Definition,
+        store: Store,
+        follower: Follower,
+        replica: Replica,
+        revisions: Revisions,
+        head: Head,
+        runner: Runner,
+        runtime: Runtime,
+        name: str,
+        cadence: Cadence | None = None,
+    ) -> None:
+        self.head = head
+        self._definition = definition
+        self._store = store
+        self._layout = Layout(revisions.place)
+        self._follower = follower
+        self._replica = replica
+        self._revisions = revisions
+        self._runner = runner
+        self._runtime = runtime
+        self._name = name
+        self._cadence = cadence or Cadence()
+        self._mutex = Mutex(runtime)
+        self._waiters: list[tuple[int, Future[Manifest]]] = []
+        self._wakeup: Future[None] = runtime.future()
+        self._urgent: Future[None] = runtime.future()
+        self._closing = False
+        self._failed: ArcoError | None = None
+        self.trouble: ArcoError | None = None
+        """Why merges do not get on, if they do not."""
+        self._put_seconds = 0.0
+        self._merges: dict[str, Task] = {}
+        self._results: dict[str, tuple[File, ...]] = {}
+
+    # What others call
+
+    def notify(self) -> None:
+        """There is something to publish, sooner or later."""
+        self._wakeup.set(None)
+
+    async def wait_for(self, position: int) -> Manifest:
+        """The first revision here that covers a position; the loop publishes at once for whoever waits."""
+        if int(self.head.manifest.watermark) >= position:
+            return self.head.manifest
+        if self._failed:
+            raise self._failed
+        waiter: Future[Manifest] = self._runtime.future()
+        self._waiters.append((position, waiter))
+        self._urgent.set(None)
+        self.notify()
+        return await waiter
+
+    async def publish(self) -> Manifest:
+        """Publish whatever is folded; the head itself if there is nothing new."""
+        async with self._mutex:
+            while True:
+                self._check_head()
+                if await self._publish_on_head(self._replica):
+                    break
+                await self._stand_on_head()
+            self._start_merges()
+        self._answer_waiters()
+        return self.head.manifest
+
+    async def compact(self) -> Manifest:
+        """Catch up, publish, and finish every merge that is due."""
+        await self._follower.catch_up()
+        await self.publish()
+        while self._merges:
+            for task in list(self._merges.values()):
+                await task
+            await self.publish()
+        return self.head.manifest
+
+    async def rebuild(self, progress: Callable[[int, int], None] = lambda done, total: None) -> Manifest:
+        """Fold the whole log anew beside the live state, then swap everything in one publish."""
+        rebuild_id = new_ulid(self._runtime, self._runtime)
+        tail = await self._follower.catch_up()
+        async with self._mutex:
+            directory = self._layout.attempt(self.head.manifest.number, rebuild_id)
+            pending = Pending(rebuild_id, "rebuild", directory, self._runtime.now())
+            while not await self._publish_on_head(self._replica, add=(pending,)):
+                await self._stand_on_head()
+        base = await self._runner.refold(RefoldJob(self._definition, tail.number, directory, progress))
+        shadow = Replica(self._definition, LayerReader(self._store), base)
+        follower = Follower(self._follower.place, self._follower.sequence, shadow, self._runtime)
+        async with self._mutex:
+            while True:
+                await follower.catch_up()
+                if all(known.id != rebuild_id for known in self.head.manifest.pending):
+                    raise Superseded("another compactor took over during the rebuild; start it again")
+                if await self._publish_on_head(shadow, drop=rebuild_id):
+                    break
+            await self._follower.restart(lambda: self._replica.reset(self.head.manifest))
+        self._answer_waiters()
+        return self.head.manifest
+
+    async def run(self) -> None:
+        """The loop. Ends by `close`, or when this program may only read."""
+        next_publish = 0.0
+        try:
+            while not self._closing:
+                await self._wait(self._wakeup, PROBE_SECONDS)
+                if not self._waiters:
+                    await self._wait(self._urgent, next_publish - self._runtime.boottime())
+                self._wakeup, self._urgent = self._runtime.future(), self._runtime.future()
+                if self._closing:
+                    return
+                try:
+                    await self._follower.catch_up(at_least=self._awaited())
+                    await self.publish()
+                except (Unavailable, StoreRefused) as error:
+                    self._fail_waiters(error)
+                    await self._wait(self._urgent, RETRY_SECONDS)
+                    self.notify()
+                next_publish = self._runtime.boottime() + max(self._cadence.interval, 4 * self._put_seconds)
+        except ArcoError as error:
+            self._failed = error
+            self._fail_waiters(error)
+
+    async def close(self) -> None:
+        """Stop the loop; merges that are under way are left for the next compactor."""
+        self._closing = True
+        self._urgent.set(None)
+        self.notify()
+        for task in self._merges.values():
+            task.cancel()
+
+    @property
+    def failed(self) -> ArcoError | None:
+        return self._failed
+
+    # Publishing
+
+    def _check_head(self) -> None:
+        """Raise `Outdated` or `Superseded` if this program may only read."""
+        check_versions(self.head.manifest, self._definition.versions)
+        if self.head.manifest.seal:
+            raise Superseded(f"the state of {self.head.manifest.log} is sealed: the workspace was restored; reopen it")
+
+    async def _publish_on_head(
+        self, replica: Replica, *, add: tuple[Pending, ...] = (), drop: str = ""
+    ) -> bool:
+        """Create the next manifest from a replica. False if another one is there first; the head has moved then."""
+        head = self.head.manifest
+        swap = replica.base.id != head.id
+        base = replica.base if swap else head
+        writes = {name: {group: dict(rows) for group, rows in found.items()} for name, found in replica.dirty.items()}
+        manifest = carry_over(replica, base.layers)
+        layers, pending = self._adopt(manifest.layers, () if swap else head.pending, drop)
+        unchanged = manifest.watermark == head.watermark and layers == head.layers and pending == head.pending
+        if unchanged and not swap and not writes and not add:
+            return True
+        attempt = new_ulid(self._runtime, self._runtime)
+        writer = FileWriter(
+            self._store, self._layout, self._layout.attempt(head.number, attempt), self._runtime
+        )
+        if writes:
+            layers += tuple(
+                await writer.delta(self._definition, writes, int(base.watermark), int(manifest.watermark))
+            )
+        manifest = msgspec.structs.replace(
+            manifest,
+            number=head.number + 1,
+            id=attempt,
+            previous=self.head.sha256,
+            publisher=self._name,
+            published_at=max(self._runtime.now(), head.published_at + 1),
+            generation=head.generation + 1 if swap and head.number else head.generation,
+            layers=layers,
+            pending=(*pending, *add),
+            packs=head.packs,
+        )
+        manifest = await self._with_history(manifest, writer)
+        manifest = self._with_merges(manifest)
+        return await self._create(manifest, replica)
+
+    def _adopt(
+        self, layers: tuple[Layer, ...], pending: tuple[Pending, ...], drop: str
+    ) -> tuple[tuple[Layer, ...], tuple[Pending, ...]]:
+        """Replace the inputs of finished merges; forget merges whose inputs are gone."""
+        left = []
+        for known in pending:
+            if known.id == drop:
+                continue
+            if known.kind == "merge":
+                current = msgspec.structs.replace(self.head.manifest, layers=layers)
+                if not can_adopt(current, known):
+                    continue
+                files = self._results.get(known.id)
+                if files is not None:
+                    layers = adopt(layers, known, files)
+                    continue
+            left.append(known)
+        return layers, tuple(left)
+
+    async def _with_history(self, manifest: Manifest, writer: FileWriter) -> Manifest:
+        """Add the head to the history, thin it, and move the older half to a file when it grows too long."""
+        head = self.head
+        if head.manifest.number == 0:
+            return msgspec.structs.replace(manifest, history=(), older=None)
+        now = manifest.published_at
+        pinned = {pin.revision for pin in manifest.pins if pin.expires_at > now}
+        mine = Entry(head.manifest.number, head.manifest.published_at, head.manifest.watermark, head.sha256)
+        history = retained((*head.manifest.history, mine), now, pinned)
+        older = head.manifest.older
+        if len(history) > 2 * INLINE_HISTORY:
+            before = retained(await self._revisions.history(head.manifest), now, pinned)
+            merged = [entry for entry in before if entry.revision < history[-INLINE_HISTORY].revision]
+            older = await _write_history(writer, merged)
+            history = history[-INLINE_HISTORY:]
+        return msgspec.structs.replace(manifest, history=tuple(history), older=older)
+
+    def _with_merges(self, manifest: Manifest) -> Manifest:
+        """Announce the merges that are due, so that the collector leaves their directories alone."""
+        planned = []
+        for run in plan_merges(manifest, self._cadence.fan_in):
+            merge_id = new_ulid(self._runtime, self._runtime)
+            planned.append(
+                Pending(
+                    id=merge_id,
+                    kind="merge",
+                    directory=self._layout.attempt(manifest.number - 1, merge_id),
+                    started_at=manifest.published_at,
+                    table=run[0].table,
+                    inputs=tuple((layer.first, layer.last) for layer in run),
+                )
+            )
+        return msgspec.structs.replace(manifest, pending=(*manifest.pending, *planned))
+
+    async def _create(self, manifest: Manifest, replica: Replica) -> bool:
+        data = encode_manifest(manifest)
+        await self._follower.sequence.persist(manifest.link.number)
+        started = self._runtime.boottime()
+        outcome: Won | Lost | None = None
+        while outcome is None:
+            try:
+                outcome = await self._revisions.sequence.create(self.head.tail, data)
+            except Unavailable:
+                await self._runtime.sleep(RETRY_SECONDS)  # the number stays open until these very bytes are settled
+            except Superseded:
+                self.head = await self._revisions.head()
+                return False
+        self._put_seconds = self._runtime.boottime() - started
+        if isinstance(outcome, Won):
+            self.head = Head(manifest, entry_of(manifest, data).sha256, outcome.tail)
+            for done in set(self._results) - {known.id for known in manifest.pending}:
+                del self._results[done]
+            if replica is self._replica:
+                replica.rebase(manifest)
+                if replica.loaded_rows() > self._cadence.max_rows:
+                    replica.evict()
+            hint = Hint(manifest.number)
+            self._runtime.spawn(self._revisions.hint.write(hint), f"hint of {manifest.log} manifests")
+            return True
+        tail = Tail(manifest.number, self.head.tail.proven)
+        self.head = await self._revisions.refresh(self._revisions.follow(self.head, outcome.data, tail))
+        return False
+
+    async def _stand_on_head(self) -> None:
+        """Somebody else published: go on from there."""
+        self._check_head()
+        manifest = self.head.manifest
+        await self._follower.catch_up(at_least=manifest.link.number)
+        base = base_for(self._definition, manifest)
+        if base.id != manifest.id:
+            return  # made by an older fold: ours is published whole on top of it
+        if manifest.generation != self._replica.base.generation or self._replica.base.number == 0:
+            await self._follower.restart(lambda: self._replica.reset(manifest))
+        else:
+            self._replica.rebase(manifest)
+
+    # Merges
+
+    def _start_merges(self) -> None:
+        for known in self.head.manifest.pending:
+            if known.kind == "merge" and known.id not in self._merges and known.id not in self._results:
+                name = f"merge of {known.table}"
+                self._merges[known.id] = self._runtime.spawn(self._merge(known), name)
+
+    async def _merge(self, pending: Pending) -> None:
+        try:
+            self._results[pending.id] = await self._merged(pending)
+            self.notify()
+        except (Unavailable, StoreRefused):
+            await self._runtime.sleep(RETRY_SECONDS)
+            self.notify()
+        except ArcoError as error:
+            self.trouble = error  # the inputs stay as they are; `arco doctor` tells what is wrong with them
+        finally:
+            self._merges.pop(pending.id, None)
+
+    async def _merged(self, pending: Pending) -> tuple[File, ...]:
+        """The merge's result: somebody's from before, or ours. The first result object counts."""
+        head = self.head.manifest
+        path = f"{self._layout.state}/{pending.directory}/result"
+        try:
+            return msgspec.json.decode(await self._store.get(path), type=tuple[File, ...])
+        except ObjectMissing:
+            pass
+        layers = tuple(inputs_of(head, pending))
+        if len(layers) != len(pending.inputs):
+            return ()  # the inputs are gone, so nobody will adopt this
+        table = self._definition.tables[pending.table]
+        files = await self._runner.merge(
+            MergeJob(
+                table=table,
+                layers=layers,
+                oldest=head.layers_of(pending.table)[0] == layers[0],
+                cutoff=cutoff(self._replica.retention, pending.table, int(head.watermark) + 1),
+                directory=f"{pending.directory}/{new_ulid(self._runtime, self._runtime)}",
+            )
+        )
+        writer = FileWriter(self._store, self._layout, pending.directory, self._runtime)
+        await writer.put(path, msgspec.json.encode(files))
+        try:
+            return msgspec.json.decode(await self._store.get(path), type=tuple[File, ...])
+        except ObjectMissing:
+            raise LostObject(f"{path} is missing right after it was written; run `arco doctor`", path=path) from None
+
+    # Waiting
+
+    def _awaited(self) -> int:
+        return max((number_of(position) for position, _ in self._waiters), default=0)
+
+    def _answer_waiters(self) -> None:
+        manifest = self.head.manifest
+        left = []
+        for position, waiter in self._waiters:
+            if int(manifest.watermark) >= position:
+                waiter.set(manifest)
+            else:
+                left.append((position, waiter))
+        self._waiters = left
+
+    def _fail_waiters(self, error: ArcoError) -> None:
+        for _, waiter in self._waiters:
+            waiter.fail(error)
+        self._waiters = []
+
+    async def _wait(self, signal: Future[None], seconds: float) -> None:
+        """Until somebody sets the signal, or so many seconds."""
+
+        async def wait() -> None:
+            await signal
+
+        if seconds > 0 and not signal.done():
+            try:
+                await self._runtime.timeout(seconds, wait())
+            except TimeoutError:
+                return

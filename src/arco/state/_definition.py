@@ -1,0 +1,59 @@
+"""`Definition`: everything a program knows of one log: its domains with the system's own, their events and tables."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import msgspec
+
+from arco.core import Invalid
+from arco.log import Command, EventRegistry, NewEvent
+from arco.state._domain import Decision, Domain, View
+from arco.state._system import REJECTIONS, system_domain
+from arco.state._table import Table
+
+__all__ = ["Definition", "define_log"]
+
+
+@dataclass(frozen=True, eq=False)
+class Definition:
+    log: str
+    domains: tuple[Domain, ...]
+    registry: EventRegistry
+    tables: dict[str, Table]
+    versions: dict[str, int]
+
+    async def decide(self, command: Command, view: View, received: int) -> list[NewEvent]:
+        """Validate a command by the decider of its name."""
+        for domain in self.domains:
+            if command.name in domain.commands:
+                kind, decider = domain.commands[command.name]
+                try:
+                    asked = msgspec.json.decode(command.data, type=kind)
+                except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+                    raise Invalid(f"the command {command.name} does not fit: {error}") from error
+                return await decider(asked, view, Decision(command, received))
+        raise Invalid(f"the log {self.log} knows no command {command.name!r}")
+
+
+def define_log(log: str, domains: Iterable[Domain]) -> Definition:
+    """Put domains together to a log; the names of tables, events and commands must be unique in it."""
+    given = tuple(domains)
+    expiring = {table.name: table for domain in given for table in domain.tables if table.time}
+    system = system_domain(log, expiring)
+    expiring.update({table.name: table for table in (*system.tables, REJECTIONS) if table.time})
+    every = (system, *given)
+    tables: dict[str, Table] = {}
+    commands: set[str] = set()
+    for domain in every:
+        if domain.log != log:
+            raise Invalid(f"the domain {domain.name} folds the log {domain.log}, not {log}")
+        for table in domain.tables:
+            if table.name in tables:
+                raise Invalid(f"the table {table.name} is declared twice in the log {log}")
+            tables[table.name] = table
+        if commands & set(domain.commands):
+            raise Invalid(f"a command of {domain.name} is declared twice in the log {log}")
+        commands |= set(domain.commands)
+    tables[REJECTIONS.name] = REJECTIONS
+    registry = EventRegistry(kind for domain in every for kind in domain.events)
+    return Definition(log, every, registry, tables, {domain.name: domain.version for domain in every})

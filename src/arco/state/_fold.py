@@ -1,0 +1,242 @@
+"""The fold: from events in position order to the rows they determine. Pure but for loading the groups it needs.
+
+`fold_batch` runs every stage of every domain over a batch and returns what changed; it changes nothing itself. A replica
+commits the result; a draft keeps it on top of a replica. The result does not depend on how events are cut into batches:
+every stage sees its inputs one by one in position order, and retention holds from the position of its event on.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple, Protocol
+
+from arco.core import Invalid
+from arco.log import Event, EventRegistry
+from arco.state._domain import Change, Domain, Input, Reject, Stage
+from arco.state._system import REJECTED, REJECTIONS, Rejection, RetentionAdvanced
+from arco.state._table import Key, Kind, Table, bucket_of
+
+__all__ = ["Folded", "Retention", "RowSource", "Rows", "Skipped", "Versioned", "Writes", "cutoff", "fold_batch"]
+
+Versioned = tuple[int, Any]
+"""A row with the position that determined it; the row is None where it was deleted."""
+
+Rows = dict[Key, Versioned]
+
+Writes = dict[str, dict[str, Rows]]
+"""Per table and group, the last write of each key."""
+
+Retention = dict[str, list[tuple[int, int]]]
+"""Per table of facts: from which position on rows older than which time are gone; both ascending."""
+
+
+class Skipped(NamedTuple):
+    """Events of a type that nobody here knows: the first one's position and how many."""
+
+    first: int
+    events: int
+
+
+class Folded(NamedTuple):
+    writes: Writes
+    skipped: dict[str, Skipped]
+    """Per event type and version that nobody here knows, written `Type v2`."""
+    retention: Retention
+
+
+class RowSource(Protocol):
+    """Rows before the batch."""
+
+    async def load(self, table: Table, buckets: Iterable[int]) -> None: ...
+
+    def group(self, table: Table, group: str) -> Mapping[Key, Versioned]:
+        """The rows of a group whose bucket was loaded."""
+        ...
+
+
+def cutoff(retention: Retention, table: str, position: int) -> int | None:
+    """Facts older than this time do not exist for an event at `position`."""
+    found = None
+    for since, before in retention.get(table, ()):
+        if since >= position:
+            break
+        found = before
+    return found
+
+
+def advance(retention: Retention, table: str, position: int, before: int) -> None:
+    """Note a step of retention; one that does not reach further changes nothing."""
+    steps = retention.setdefault(table, [])
+    if not steps or before > steps[-1][1]:
+        steps.append((position, before))
+
+
+class _Group:
+    """The rows of one group during a stage. Writes of a rejected input are taken back."""
+
+    __slots__ = ("_batch", "_changes", "_input", "_prior", "_undo", "_writes", "key")
+
+    def __init__(self, key: str, batch: "_Batch", tables: Sequence[Table]) -> None:
+        self.key = key
+        self._batch = batch
+        self._prior = {table.name: batch.source.group(table, key) for table in tables}
+        self._writes: dict[str, Rows] = {table.name: batch.writes[table.name].setdefault(key, {}) for table in tables}
+        self._undo: list[tuple[Rows, Key, Versioned | None]] = []
+        self._changes: list[Input] = []
+        self._input: Input
+
+    def get(self, table: Table, key: Key) -> Any:
+        name = table.name
+        found = self._writes[name].get(key) or self._prior[name].get(key)
+        if found is None or found[1] is None:
+            return None
+        if name in self._batch.retention and self._expired(table, found[1]):
+            return None
+        return found[1]
+
+    def rows(self, table: Table) -> list[Any]:
+        found = {**self._prior[table.name], **self._writes[table.name]}
+        rows = [row for _, (_, row) in sorted(found.items()) if row is not None]
+        if table.name in self._batch.retention:
+            rows = [row for row in rows if not self._expired(table, row)]
+        return rows
+
+    def put(self, table: Table, row: Any) -> None:
+        key = table.key_of(row)
+        before = self.get(table, key)
+        if table.kind is Kind.FACT:
+            if before is not None:
+                raise Reject(f"{table.name} has a row with the key {key} already")
+            if table.name in self._batch.retention and self._expired(table, row):
+                raise Reject(f"older than the retention of {table.name}")
+        if table.group_of(row) != self.key:
+            raise Reject(f"a row of {table.name} belongs to group {table.group_of(row)!r}, not {self.key!r}")
+        self._write(table, key, before, row)
+
+    def delete(self, table: Table, key: Key) -> None:
+        if table.kind is Kind.FACT:
+            raise Reject(f"{table.name} holds facts, which are never deleted")
+        before = self.get(table, key)
+        if before is not None:
+            self._write(table, key, before, None)
+
+    def _write(self, table: Table, key: Key, before: Any, row: Any) -> None:
+        writes, item = self._writes[table.name], self._input
+        self._undo.append((writes, key, writes.get(key)))
+        writes[key] = (item.position, row)
+        if table.name in self._batch.watched:
+            self._changes.append(Input(item.position, item.received, item.event, Change(table.name, before, row)))
+
+    def _expired(self, table: Table, row: Any) -> bool:
+        limit = cutoff(self._batch.retention, table.name, self._input.position)
+        return limit is not None and table.time_of is not None and table.time_of(row) < limit
+
+    def run(self, stage: Stage, item: Input) -> list[Input]:
+        """Fold one input; the changes it made, or `Reject` and nothing changed."""
+        self._input, self._undo, self._changes = item, [], []
+        try:
+            stage.fold(self, item)
+        except Reject:
+            for writes, key, old in reversed(self._undo):
+                if old is None:
+                    del writes[key]
+                else:
+                    writes[key] = old
+            raise
+        return self._changes
+
+
+class _Batch:
+    """What the stages of one `fold_batch` share."""
+
+    def __init__(self, domains: Sequence[Domain], source: RowSource, retention: Retention) -> None:
+        self.source = source
+        self.writes: Writes = {table.name: {} for domain in domains for table in domain.tables}
+        self.writes[REJECTIONS.name] = {}
+        self.watched = {table.name for domain in domains for stage in domain.stages for table in stage.changes}
+        self.retention: Retention = {name: list(steps) for name, steps in retention.items()}
+        self.skipped: dict[str, Skipped] = {}
+        self.rejected: list[Input] = []
+
+    def reject(self, item: Input, domain: str, reason: str) -> None:
+        row = Rejection(f"{item.position}:{domain}", item.position, item.event.type, domain, reason, item.received)
+        self.rejected.append(Input(item.position, item.received, item.event, row))
+
+    def read(self, registry: EventRegistry, events: Iterable[tuple[int, int, Event]]) -> list[Input]:
+        """Decode payloads; what is unknown is counted, what does not fit is rejected, retention is noted."""
+        inputs = []
+        for position, received, event in events:
+            payload = None
+            try:
+                payload = registry.decode(event.type, event.version, event.data)
+            except Invalid as error:
+                self.reject(Input(position, received, event, None), "log", error.message)
+            else:
+                if payload is None:
+                    name = f"{event.type} v{event.version}"
+                    first, seen = self.skipped.get(name, Skipped(position, 0))
+                    self.skipped[name] = Skipped(first, seen + 1)
+                elif isinstance(payload, RetentionAdvanced):
+                    advance(self.retention, payload.table, position, payload.before)
+            inputs.append(Input(position, received, event, payload))
+        return inputs
+
+    async def run_domain(self, domain: Domain, inputs: list[Input]) -> None:
+        changes: list[Input] = []
+        for stage in domain.stages:
+            wanted, watched = set(stage.events), {table.name for table in stage.changes}
+            if "*" in wanted:
+                mine = inputs
+            else:
+                mine = [item for item in inputs if item.event.type in wanted and item.payload is not None]
+            if watched:
+                mine = mine + [item for item in changes if item.payload.table in watched]
+                mine.sort(key=_by_position)
+            changes += await self.run_stage(stage, domain.name, mine)
+
+    async def run_stage(self, stage: Stage, domain: str, items: Iterable[Input]) -> list[Input]:
+        changes: list[Input] = []
+        work: list[tuple[str, Input]] = []
+        for item in items:
+            try:
+                for key in stage.group(item):
+                    work.append((key, item))
+            except Reject as error:
+                self.reject(item, domain, str(error))
+        keys = {key for key, _ in work}
+        for table in stage.tables:
+            await self.source.load(table, {bucket_of(key) for key in keys})
+        groups: dict[str, _Group] = {}
+        for key, item in work:
+            group = groups.get(key)
+            if group is None:
+                group = groups[key] = _Group(key, self, stage.tables)
+            try:
+                changes += group.run(stage, item)
+            except Reject as error:
+                self.reject(item, domain, str(error))
+        return changes
+
+
+def _by_position(item: Input) -> int:
+    return item.position
+
+
+async def fold_batch(
+    domains: Sequence[Domain],
+    registry: EventRegistry,
+    source: RowSource,
+    events: Iterable[tuple[int, int, Event]],
+    retention: Retention,
+) -> Folded:
+    """Fold events, given as (position, received time, event) in position order, on top of `source`."""
+    batch = _Batch(domains, source, retention)
+    inputs = batch.read(registry, events)
+    for domain in domains:
+        await batch.run_domain(domain, inputs)
+    if batch.rejected:
+        await batch.run_stage(REJECTED, "system", sorted(batch.rejected, key=_by_position))
+    writes = {
+        table: kept
+        for table, groups in batch.writes.items()
+        if (kept := {group: rows for group, rows in groups.items() if rows})
+    }
+    return Folded(writes, batch.skipped, batch.retention)

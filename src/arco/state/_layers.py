@@ -1,0 +1,165 @@
+"""Reading layers: from the files a manifest names to rows, verified and pruned.
+
+Whole slices are checked against their sha256. Of a large file only the footer and the row groups that hold the wanted
+buckets are fetched; there the page checksums of Parquet stand guard. A missing file is `LostObject`, never "no rows".
+"""
+
+import hashlib
+import io
+from collections import OrderedDict
+from collections.abc import Iterable
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from arco.core import Corrupt, LostObject, Unavailable
+from arco.state._codec import conform, newest, read_parquet, sort_rows
+from arco.state._manifest import File, Layer
+from arco.state._table import Kind, Table
+from arco.storage import ObjectMissing, Store, StoreFailed
+
+__all__ = ["LayerReader", "keep_alive"]
+
+WHOLE_BYTES = 1 << 20
+"""Files up to this size are fetched whole: one request and a checksum of everything."""
+
+FOOTER_GUESS = 64 << 10
+FOOTERS = 256
+
+
+class _Sparse(io.RawIOBase):
+    """A file of which only some byte ranges are here; Parquet asks for no others."""
+
+    def __init__(self, size: int, parts: list[tuple[int, bytes]]) -> None:
+        self._size = size
+        self._parts = parts
+        self._at = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def seek(self, offset: int, whence: int = 0) -> int:
+        self._at = offset + (0, self._at, self._size)[whence]
+        return self._at
+
+    def tell(self) -> int:
+        return self._at
+
+    def read(self, size: int = -1) -> bytes:
+        stop = self._size if size < 0 else min(self._at + size, self._size)
+        for offset, data in self._parts:
+            if offset <= self._at and stop <= offset + len(data):
+                found = data[self._at - offset : stop - offset]
+                self._at = stop
+                return found
+        raise OSError(f"bytes {self._at} to {stop} were not fetched")
+
+
+class LayerReader:
+    """Files of one workspace's state, with the footers of large ones remembered."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._footers: OrderedDict[str, tuple[pq.FileMetaData, bytes, int]] = OrderedDict()
+
+    async def bytes_of(self, file: File) -> bytes:
+        """The slice, checked against its sha256."""
+        data = await self._range(file, 0, file.length)
+        if hashlib.sha256(data).hexdigest() != file.sha256:
+            raise Corrupt(
+                f"{file.path} does not have the bytes the manifest promises at {file.offset}; "
+                "run `arco doctor`, then `arco rebuild`",
+                path=file.path,
+            )
+        return data
+
+    async def read(self, table: Table, file: File, buckets: Iterable[int] | None = None) -> pa.Table:
+        """The rows of a file; of the given buckets only, if any are given."""
+        if buckets is None or file.length <= WHOLE_BYTES:
+            data = read_parquet(table, await self.bytes_of(file), file.path)
+        else:
+            data = await self._row_groups(table, file, set(buckets))
+        if buckets is None:
+            return data
+        return data.filter(pa.compute.is_in(data.column("_bucket"), pa.array(sorted(buckets), pa.uint8())))
+
+    async def rows(
+        self, table: Table, layers: Iterable[Layer], buckets: Iterable[int] | None = None, *, dead: bool = False
+    ) -> pa.Table:
+        """The rows of neighbouring layers: for images the newest of each key, tombstones only if `dead`."""
+        wanted = None if buckets is None else set(buckets)
+        parts = [
+            await self.read(table, file, wanted)
+            for layer in layers
+            for file in layer.files
+            if wanted is None or any(file.has_bucket(bucket) for bucket in wanted)
+        ]
+        data = sort_rows(table, pa.concat_tables([table.schema.empty_table(), *parts]).combine_chunks())
+        if table.kind is Kind.FACT:
+            return data
+        data = newest(table, data)
+        return data if dead else data.filter(pa.compute.invert(data.column("_deleted")))
+
+    async def _row_groups(self, table: Table, file: File, buckets: set[int]) -> pa.Table:
+        meta, footer, start = await self._footer(file)
+        column = meta.schema.names.index("_bucket")
+        parts, wanted = [(start, footer)], []
+        for index in range(meta.num_row_groups):
+            group = meta.row_group(index)
+            stats = group.column(column).statistics
+            if any(stats.min <= bucket <= stats.max for bucket in buckets):
+                chunks = [group.column(i) for i in range(group.num_columns)]
+                begin = min(chunk.dictionary_page_offset or chunk.data_page_offset for chunk in chunks)
+                length = sum(chunk.total_compressed_size for chunk in chunks)
+                parts.append((begin, await self._range(file, begin, length)))
+                wanted.append(index)
+        if not wanted:
+            return table.schema.empty_table()
+        try:
+            source = pa.PythonFile(_Sparse(file.length, parts), mode="r")
+            opened = pq.ParquetFile(source, metadata=meta, page_checksum_verification=True)
+            return conform(table, opened.read_row_groups(wanted, use_threads=False))
+        except (pa.ArrowException, OSError) as error:
+            raise Corrupt(f"{file.path} is not readable Parquet ({error}); run `arco doctor`", path=file.path) from error
+
+    async def _footer(self, file: File) -> tuple[pq.FileMetaData, bytes, int]:
+        name = f"{file.path}:{file.offset}"
+        found = self._footers.get(name)
+        if found is None:
+            length = min(FOOTER_GUESS, file.length)
+            data = await self._range(file, file.length - length, length)
+            needed = int.from_bytes(data[-8:-4], "little") + 8
+            if needed > length:
+                if needed > file.length:
+                    raise Corrupt(f"{file.path} has a broken footer; run `arco doctor`", path=file.path)
+                data = await self._range(file, file.length - needed, needed)
+            try:
+                meta = pq.read_metadata(pa.BufferReader(data))
+            except (pa.ArrowException, OSError) as error:
+                raise Corrupt(f"{file.path} has a broken footer ({error}); run `arco doctor`", path=file.path) from error
+            found = self._footers[name] = (meta, data, file.length - len(data))
+            if len(self._footers) > FOOTERS:
+                self._footers.popitem(last=False)
+        return found
+
+    async def _range(self, file: File, offset: int, length: int) -> bytes:
+        try:
+            return await self._store.get_range(file.path, file.offset + offset, length)
+        except ObjectMissing:
+            raise LostObject(
+                f"{file.path} is missing although a manifest names it; run `arco doctor`, then `arco rebuild`",
+                path=file.path,
+            ) from None
+        except StoreFailed as error:
+            raise Unavailable(f"{file.path} cannot be read now: {error.message}; try again") from error
+
+
+def keep_alive(table: Table, data: pa.Table, cutoff: int | None) -> pa.Table:
+    """Rows that retention has not taken."""
+    if cutoff is None or table.time is None:
+        return data
+    limit = pa.scalar(cutoff, pa.int64()).cast(pa.timestamp("us", tz="UTC"))
+    return data.filter(pa.compute.greater_equal(data.column(table.time), limit))

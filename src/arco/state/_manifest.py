@@ -1,0 +1,175 @@
+"""The manifest: one published revision of a log's state. A reader sees all of it or none of it.
+
+- `File`: a byte range of an object holding the Parquet of one table, with its sha256 and what prunes it.
+- `Layer`: the files of one table that cover one contiguous range of positions. Level 0 layers are slices of deltas, the
+  others plain Parquet files written by merges. Layers of a table stand oldest first; only neighbours merge.
+- `Pending`: a merge or a rebuild somebody works on; its directory is reachable for the collector.
+- `Entry`: a retained older revision. Manifests below the floor are trusted by the hash here, not by existence.
+
+`next_manifest` in `_publish` makes the successor; the format is documented in docs/formats.md.
+"""
+
+import hashlib
+
+import msgspec
+
+from arco.core import Corrupt, Outdated
+from arco.log import FIRST_LINK, Link
+
+__all__ = [
+    "FORMAT",
+    "Entry",
+    "File",
+    "Layer",
+    "Manifest",
+    "Pack",
+    "Pending",
+    "PinEntry",
+    "SkippedType",
+    "decode_manifest",
+    "encode_manifest",
+    "entry_of",
+]
+
+FORMAT = 1
+
+
+class File(msgspec.Struct, frozen=True, omit_defaults=True):
+    path: str
+    offset: int
+    length: int
+    sha256: str
+    rows: int
+    buckets: str
+    """256 bits as hex: which buckets have rows here."""
+    stats: dict[str, tuple[str | int, str | int]] = {}
+    """Least and greatest value of each prunable column; times in microseconds."""
+
+    def has_bucket(self, bucket: int) -> bool:
+        return bool(int(self.buckets, 16) >> bucket & 1)
+
+
+class Layer(msgspec.Struct, frozen=True):
+    table: str
+    level: int
+    first: str
+    """Positions, as text: the layer covers `first < position <= last`."""
+    last: str
+    files: tuple[File, ...]
+
+    @property
+    def rows(self) -> int:
+        return sum(file.rows for file in self.files)
+
+    @property
+    def bytes(self) -> int:
+        return sum(file.length for file in self.files)
+
+
+class Pending(msgspec.Struct, frozen=True, omit_defaults=True):
+    id: str
+    kind: str
+    """`merge` or `rebuild`."""
+    directory: str
+    started_at: int
+    table: str = ""
+    inputs: tuple[tuple[str, str], ...] = ()
+    """First and last position of each layer that a merge replaces."""
+
+
+class SkippedType(msgspec.Struct, frozen=True):
+    type: str
+    first: str
+    count: int
+
+
+class PinEntry(msgspec.Struct, frozen=True):
+    """A revision that is kept until the pin expires or is released."""
+
+    pin_id: str
+    revision: int
+    expires_at: int
+
+
+class Pack(msgspec.Struct, frozen=True):
+    """Segments below the watermark rewritten into one object."""
+
+    path: str
+    sha256: str
+    first: int
+    last: int
+    bytes: int
+
+
+class Entry(msgspec.Struct, frozen=True, array_like=True):
+    revision: int
+    published_at: int
+    watermark: str
+    sha256: str
+
+
+class Manifest(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
+    format: int = FORMAT
+    log: str
+    number: int
+    id: str
+    previous: str
+    incarnation: str
+    tenant: str
+    workspace: str
+    publisher: str
+    published_at: int
+    watermark: str
+    """Every position up to this one is folded in."""
+    link: Link = FIRST_LINK
+    """The last segment folded in, for the chain."""
+    folds: dict[str, int] = {}
+    skipped: tuple[SkippedType, ...] = ()
+    retention: dict[str, tuple[tuple[str, int], ...]] = {}
+    pins: tuple[PinEntry, ...] = ()
+    generation: int = 0
+    """Rises with every rebuild: rows held in memory from before are not to be trusted."""
+    layers: tuple[Layer, ...] = ()
+    pending: tuple[Pending, ...] = ()
+    packs: tuple[Pack, ...] = ()
+    history: tuple[Entry, ...] = ()
+    """Retained revisions, oldest first, this one excluded."""
+    older: File | None = None
+    """Retained revisions before those in `history`: a JSON file."""
+    seal: bool = False
+    """The last revision of an incarnation: whoever reads it stops writing here."""
+
+    def layers_of(self, table: str) -> list[Layer]:
+        return [layer for layer in self.layers if layer.table == table]
+
+
+_decoder = msgspec.json.Decoder(Manifest)
+
+
+def encode_manifest(manifest: Manifest) -> bytes:
+    return msgspec.json.encode(manifest)
+
+
+def decode_manifest(data: bytes, path: str) -> Manifest:
+    try:
+        manifest = _decoder.decode(data)
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        version = _format_of(data)
+        if version > FORMAT:
+            raise Outdated(f"{path} has manifest format {version}, this program knows {FORMAT}; upgrade arco") from error
+        raise Corrupt(f"{path} is not a manifest: {error}; run `arco doctor`", path=path) from error
+    if manifest.format > FORMAT:
+        raise Outdated(f"{path} has manifest format {manifest.format}, this program knows {FORMAT}; upgrade arco")
+    return manifest
+
+
+def _format_of(data: bytes) -> int:
+    try:
+        version = msgspec.json.decode(data)["format"]
+    except (msgspec.MsgspecError, UnicodeDecodeError, KeyError, TypeError):
+        return 0
+    return version if isinstance(version, int) else 0
+
+
+def entry_of(manifest: Manifest, data: bytes) -> Entry:
+    return Entry(manifest.number, manifest.published_at, manifest.watermark, hashlib.sha256(data).hexdigest())

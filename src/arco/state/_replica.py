@@ -1,0 +1,288 @@
+"""`Replica`: a fold held in memory at a position, on top of a published revision.
+
+Rows are loaded by bucket when a fold or a reader needs them and may be evicted again. What changed since the base
+revision is *dirty* and always in memory; a bucket that is not loaded has not changed. `rebase` moves the base forward:
+a dirty row whose position the new revision covers is clean. The same rule serves after our own publish and after
+somebody else's, because state is a function of the log's prefix.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+
+from arco.core import Conflict
+from arco.log import Command, Event, Link, NewEvent, Receipt, Segment, position_of
+from arco.state._codec import from_arrow, to_arrow
+from arco.state._definition import Definition
+from arco.state._fold import Folded, Retention, Rows, Skipped, Versioned, Writes, cutoff, fold_batch
+from arco.state._layers import LayerReader
+from arco.state._manifest import Layer, Manifest, PinEntry
+from arco.state._system import OPERATIONS, PINS, REQUESTS
+from arco.state._table import Key, Table, bucket_of
+from arco.state._view import scan
+
+__all__ = ["Replica"]
+
+_EMPTY: Mapping[Key, Versioned] = {}
+
+
+class Replica:
+    """The state of one log. Implements `log.Fold`."""
+
+    def __init__(self, definition: Definition, reader: LayerReader, base: Manifest) -> None:
+        self.definition = definition
+        self._reader = reader
+        self._users = 0
+        self.reset(base)
+
+    def reset(self, base: Manifest) -> None:
+        """Forget everything and stand on a revision."""
+        self.base = base
+        self._link = base.link
+        self.retention: Retention = {
+            table: [(int(since), before) for since, before in steps] for table, steps in base.retention.items()
+        }
+        self.skips = {skip.type: Skipped(int(skip.first), skip.count) for skip in base.skipped}
+        self.pins = {pin.pin_id: pin for pin in base.pins}
+        self._rows: dict[str, dict[int, dict[str, Rows]]] = {name: {} for name in self.definition.tables}
+        self.dirty: Writes = {}
+
+    @property
+    def link(self) -> Link:
+        return self._link
+
+    @property
+    def watermark(self) -> int:
+        return position_of(self._link.number + 1, 0) - 1
+
+    @property
+    def versions(self) -> Mapping[str, int]:
+        return self.definition.versions
+
+    def skipped(self) -> str | None:
+        if not self.skips:
+            return None
+        name, skip = next(iter(sorted(self.skips.items())))
+        return f"the event type {name} at position {skip.first} is not known here"
+
+    # Folding
+
+    async def apply(self, segments: Sequence[tuple[Segment, Link]], *, through: int | None = None) -> None:
+        """Fold segments that follow; with `through`, only events up to that position."""
+        if not segments:
+            return
+        self.hold()
+        try:
+            folded = await fold_batch(
+                self.definition.domains, self.definition.registry, self, _events(segments, through), self.retention
+            )
+        finally:
+            self.release()
+        self._commit(folded, segments[-1][1])
+
+    def _commit(self, folded: Folded, link: Link) -> None:
+        for name, groups in folded.writes.items():
+            buckets = self._rows[name]
+            dirty = self.dirty.setdefault(name, {})
+            for group, writes in groups.items():
+                rows = buckets[bucket_of(group)].setdefault(group, {})
+                for key, versioned in writes.items():
+                    if versioned[1] is None:
+                        rows.pop(key, None)
+                    else:
+                        rows[key] = versioned
+                dirty.setdefault(group, {}).update(writes)
+        for group, writes in folded.writes.get(PINS.name, {}).items():
+            for _, pin in writes.values():
+                if pin is None:
+                    self.pins.pop(group, None)
+                else:
+                    self.pins[group] = PinEntry(pin.pin_id, pin.revision, pin.expires_at)
+        for name, skip in folded.skipped.items():
+            known = self.skips.get(name)
+            self.skips[name] = Skipped(known.first, known.events + skip.events) if known else skip
+        self.retention = folded.retention
+        self._link = link
+
+    # Rows
+
+    async def load(self, table: Table, buckets: Iterable[int]) -> None:
+        loaded = self._rows[table.name]
+        missing = {bucket for bucket in buckets if bucket not in loaded}
+        if not missing:
+            return
+        layers = self.base.layers_of(table.name)
+        found: dict[int, dict[str, Rows]] = {bucket: {} for bucket in missing}
+        if layers:
+            data = await self._reader.rows(table, layers, missing)
+            for group, key, versioned in from_arrow(table, data):
+                found[bucket_of(group)].setdefault(group, {})[key] = versioned
+        for bucket, groups in found.items():
+            loaded.setdefault(bucket, groups)  # another reader may have loaded it meanwhile, and a fold changed it
+
+    def group(self, table: Table, group: str) -> Mapping[Key, Versioned]:
+        return self._rows[table.name][bucket_of(group)].get(group, _EMPTY)
+
+    async def get(self, table: Table, group: str, key: Key) -> Any:
+        """The row as of the replica's position, or None."""
+        self.hold()
+        try:
+            await self.load(table, (bucket_of(group),))
+            found = self.group(table, group).get(key)
+        finally:
+            self.release()
+        return found[1] if found and self._lives(table, found[1]) else None
+
+    async def rows(self, table: Table, group: str) -> list[Any]:
+        """All rows of a group, in key order."""
+        self.hold()
+        try:
+            await self.load(table, (bucket_of(group),))
+            found = sorted(self.group(table, group).items())
+        finally:
+            self.release()
+        return [row for _, (_, row) in found if self._lives(table, row)]
+
+    async def scan(self, table: Table, buckets: Iterable[int] | None = None) -> pa.Table:
+        """All rows as of the replica's position, as Arrow."""
+        overlay = to_arrow(table, self.dirty.get(table.name, {}).items())
+        layers = self.base.layers_of(table.name)
+        limit = cutoff(self.retention, table.name, self.watermark + 1)
+        return await scan(self._reader, table, layers, overlay, limit, buckets)
+
+    def with_layers(self, layers: tuple[Layer, ...]) -> "Replica":
+        """A replica for one scan that reads only these layers of its base, with the same rows in memory on top."""
+        other = Replica(self.definition, self._reader, msgspec.structs.replace(self.base, layers=layers))
+        other._link, other.retention, other.dirty = self._link, self.retention, self.dirty
+        return other
+
+    def _lives(self, table: Table, row: Any) -> bool:
+        if table.name not in self.retention or table.time_of is None:
+            return True
+        limit = cutoff(self.retention, table.name, self.watermark + 1)
+        return limit is None or table.time_of(row) >= limit
+
+    # The base
+
+    def rebase(self, base: Manifest) -> None:
+        """Stand on a newer revision of the same generation, at or below our position."""
+        covered = int(base.watermark)
+        self.base = base
+        for name, groups in list(self.dirty.items()):
+            for group, writes in list(groups.items()):
+                for key in [key for key, versioned in writes.items() if versioned[0] <= covered]:
+                    del writes[key]
+                if not writes:
+                    del groups[group]
+            if not groups:
+                del self.dirty[name]
+
+    def hold(self) -> None:
+        """Nothing is evicted until `release`: somebody has loaded rows and is about to use them."""
+        self._users += 1
+
+    def release(self) -> None:
+        self._users -= 1
+
+    def dirty_rows(self) -> int:
+        return sum(len(rows) for groups in self.dirty.values() for rows in groups.values())
+
+    def loaded_rows(self) -> int:
+        return sum(
+            len(rows) for buckets in self._rows.values() for groups in buckets.values() for rows in groups.values()
+        )
+
+    def evict(self) -> None:
+        """Drop every bucket that has no dirty row, unless somebody is reading right now."""
+        if self._users:
+            return
+        for name, buckets in self._rows.items():
+            dirty = {bucket_of(group) for group in self.dirty.get(name, ())}
+            for bucket in [bucket for bucket in buckets if bucket not in dirty]:
+                del buckets[bucket]
+
+    def draft(self) -> "ReplicaDraft":
+        return ReplicaDraft(self)
+
+
+class ReplicaDraft:
+    """A replica plus events that are not appended yet. Implements `log.Draft` and the deciders' `View`."""
+
+    def __init__(self, replica: Replica) -> None:
+        self._replica = replica
+        self._writes: Writes = {}
+        self._retention = replica.retention
+        self._staged: list[tuple[int, int, Event]] = []
+
+    async def find(self, command: Command) -> Receipt | None:
+        operation = command.operation
+        if command.key:
+            request = await self.get(REQUESTS, command.key, command.key)
+            if request is not None:
+                asked = command.request_hash()
+                if request.keyhash != asked:
+                    raise Conflict(
+                        f"the request key {command.key} was used for another request (fingerprint {request.keyhash}, "
+                        f"this one has {asked}); use a new key",
+                        stored=request.keyhash,
+                        given=asked,
+                    )
+                operation = request.operation
+        row = await self.get(OPERATIONS, operation, operation)
+        return Receipt(operation, str(row.first), str(row.last), replayed=True) if row is not None else None
+
+    async def decide(self, command: Command, received: int) -> Sequence[NewEvent]:
+        return await self._replica.definition.decide(command, self, received)
+
+    async def stage(self, number: int, index: int, events: Sequence[Event], received: int) -> None:
+        self._staged += [(position_of(number, index + i), received, event) for i, event in enumerate(events)]
+
+    async def _fold_staged(self) -> None:
+        """Staged events are folded only when a later member looks at the state: facts alone never do."""
+        if not self._staged:
+            return
+        definition, staged = self._replica.definition, self._staged
+        self._staged = []
+        self._replica.hold()
+        try:
+            folded = await fold_batch(definition.domains, definition.registry, self, staged, self._retention)
+        finally:
+            self._replica.release()
+        for name, groups in folded.writes.items():
+            mine = self._writes.setdefault(name, {})
+            for group, rows in groups.items():
+                mine.setdefault(group, {}).update(rows)
+        self._retention = folded.retention
+
+    async def load(self, table: Table, buckets: Iterable[int]) -> None:
+        await self._replica.load(table, buckets)
+
+    def group(self, table: Table, group: str) -> Mapping[Key, Versioned]:
+        before = self._replica.group(table, group)
+        mine = self._writes.get(table.name, {}).get(group)
+        return {**before, **mine} if mine else before
+
+    async def get(self, table: Table, group: str, key: Key) -> Any:
+        await self._fold_staged()
+        await self.load(table, (bucket_of(group),))
+        found = self.group(table, group).get(key)
+        return found[1] if found else None
+
+    async def rows(self, table: Table, group: str) -> list[Any]:
+        await self._fold_staged()
+        await self.load(table, (bucket_of(group),))
+        return [row for _, (_, row) in sorted(self.group(table, group).items()) if row is not None]
+
+
+def _events(
+    segments: Sequence[tuple[Segment, Link]], through: int | None
+) -> Iterable[tuple[int, int, Event]]:
+    for segment, _ in segments:
+        header = segment.header
+        for index, event in enumerate(segment.events):
+            position = position_of(header.number, index)
+            if through is not None and position > through:
+                return
+            yield position, header.received, event

@@ -1,0 +1,135 @@
+"""`Revisions`: the manifests of a log as readers find them: the head, an older one, the one that covers a position."""
+
+import hashlib
+from dataclasses import dataclass
+
+import msgspec
+
+from arco.core import Corrupt, LostObject, NotFound, Outdated, Runtime, format_time
+from arco.log import FIRST_LINK, HintFile, Place
+from arco.state._layers import LayerReader
+from arco.state._layout import Layout
+from arco.state._manifest import Entry, Manifest, decode_manifest
+from arco.storage import Sequence, Store, Tail
+
+__all__ = ["Head", "Revisions", "empty_manifest"]
+
+
+@dataclass(frozen=True)
+class Head:
+    """A revision known to be (or to have recently been) the newest."""
+
+    manifest: Manifest
+    sha256: str
+    tail: Tail
+
+
+def empty_manifest(place: Place) -> Manifest:
+    """Revision 0: what a log has before anything is published. It exists in no store."""
+    return Manifest(
+        log=place.log,
+        number=0,
+        id="",
+        previous="",
+        incarnation=place.incarnation,
+        tenant=place.tenant,
+        workspace=place.workspace,
+        publisher="",
+        published_at=0,
+        watermark=str((1 << 20) - 1),
+        link=FIRST_LINK,
+    )
+
+
+class Revisions:
+    def __init__(self, store: Store, place: Place, runtime: Runtime) -> None:
+        layout = Layout(place)
+        self.place = place
+        self.sequence = Sequence(store, layout.manifests, runtime)
+        self.hint = HintFile(store, layout.manifests_hint, runtime)
+        self._reader = LayerReader(store)
+
+    async def head(self) -> Head:
+        """The newest revision, found from scratch."""
+        hint = await self.hint.read()
+        tail = await self.sequence.tail(hint.number)
+        if tail.number == 0:
+            return Head(empty_manifest(self.place), "", tail)
+        data = await self.sequence.read_known(tail.number)
+        return Head(self.decode(data, tail.number), hashlib.sha256(data).hexdigest(), tail)
+
+    async def refresh(self, head: Head) -> Head:
+        """The newest revision, given one that was the newest before. One request if nothing is newer."""
+        while True:
+            found = await self.sequence.next(head.tail)
+            if isinstance(found, Tail):
+                return Head(head.manifest, head.sha256, found)
+            head = self.follow(head, *found)
+
+    def follow(self, head: Head, data: bytes, tail: Tail) -> Head:
+        """The successor of a head; its chain must hold."""
+        manifest = self.decode(data, tail.number)
+        if manifest.previous != head.sha256:
+            raise Corrupt(
+                f"{self.sequence.path(tail.number)} does not continue its predecessor; run `arco doctor`",
+                path=self.sequence.path(tail.number),
+            )
+        return Head(manifest, hashlib.sha256(data).hexdigest(), tail)
+
+    def decode(self, data: bytes, number: int) -> Manifest:
+        path = self.sequence.path(number)
+        manifest = decode_manifest(data, path)
+        found = Place(manifest.tenant, manifest.workspace, manifest.incarnation, manifest.log)
+        if found != self.place or manifest.number != number:
+            raise Corrupt(f"{path} belongs to another place ({found}, number {manifest.number})", path=path)
+        return manifest
+
+    async def history(self, head: Manifest) -> list[Entry]:
+        """Every retained revision below the head, oldest first."""
+        older: list[Entry] = []
+        if head.older is not None:
+            older = msgspec.json.decode(await self._reader.bytes_of(head.older), type=list[Entry])
+        return [*older, *head.history]
+
+    async def read(self, entry: Entry) -> Manifest:
+        """A retained revision, trusted by its hash."""
+        data = await self.sequence.read(entry.revision)
+        if data is None:
+            raise LostObject(f"revision {entry.revision} of {self.place.log} is missing though retained; run `arco doctor`")
+        if hashlib.sha256(data).hexdigest() != entry.sha256:
+            raise Corrupt(f"revision {entry.revision} of {self.place.log} was altered; run `arco doctor`")
+        return self.decode(data, entry.revision)
+
+    async def at_revision(self, head: Manifest, revision: int) -> Manifest:
+        if revision == head.number:
+            return head
+        for entry in await self.history(head):
+            if entry.revision == revision:
+                return await self.read(entry)
+        raise NotFound(f"revision {revision} of {self.place.log} is not retained; `arco state history` lists those that are")
+
+    async def as_of(self, head: Manifest, time: int) -> Manifest:
+        """The newest retained revision published at or before a time."""
+        if head.published_at <= time:
+            return head
+        found = [entry for entry in await self.history(head) if entry.published_at <= time]
+        if not found:
+            raise NotFound(f"no revision of {self.place.log} from {format_time(time)} or before is retained")
+        return await self.read(found[-1])
+
+    async def below(self, head: Manifest, position: int) -> Manifest:
+        """The newest retained revision that covers nothing beyond a position; revision 0 if there is none."""
+        if int(head.watermark) <= position:
+            return head
+        found = [entry for entry in await self.history(head) if int(entry.watermark) <= position]
+        return await self.read(found[-1]) if found else empty_manifest(self.place)
+
+
+def check_versions(manifest: Manifest, versions: dict[str, int]) -> None:
+    """Who is older than a manifest only reads."""
+    for domain, version in manifest.folds.items():
+        if version > versions.get(domain, 0):
+            raise Outdated(
+                f"revision {manifest.number} of {manifest.log} was folded with version {version} of {domain}, this "
+                f"program has {versions.get(domain, 0)}; it only reads until it is upgraded"
+            )

@@ -1,0 +1,123 @@
+"""Runners: who does the heavy work of state. One fold, one merge; where they run is the runner's business.
+
+`LocalRunner` works in this process. A runner on Spark takes the same jobs (docs/adr/0004): executors read segments and
+layers through `Store` and write files with the same `FileWriter`; the compactor's loop adopts either result.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+import msgspec
+
+from arco.core import Runtime
+from arco.log import Link, Place, Segment, read_log
+from arco.state._definition import Definition
+from arco.state._files import FileWriter
+from arco.state._layers import LayerReader
+from arco.state._layout import Layout
+from arco.state._manifest import File, Layer, Manifest, SkippedType
+from arco.state._merge import merge_layers
+from arco.state._replica import Replica
+from arco.state._revisions import empty_manifest
+from arco.state._table import Table
+from arco.storage import Sequence, Store, Tail
+
+__all__ = ["LocalRunner", "MergeJob", "RefoldJob", "Runner", "carry_over"]
+
+BATCH_SEGMENTS = 64
+SPILL_ROWS = 200_000
+"""Changed rows held in memory before a refold writes them out as a layer."""
+
+
+@dataclass(frozen=True)
+class MergeJob:
+    """Write neighbouring layers of one table as one."""
+
+    table: Table
+    layers: tuple[Layer, ...]
+    oldest: bool
+    """The table's oldest layer is among them."""
+    cutoff: int | None
+    directory: str
+
+
+@dataclass(frozen=True)
+class RefoldJob:
+    """Fold a log from its beginning to a number."""
+
+    definition: Definition
+    through: int
+    directory: str
+    progress: Callable[[int, int], None] = lambda done, total: None
+
+
+class Runner(Protocol):
+    async def merge(self, job: MergeJob) -> tuple[File, ...]: ...
+
+    async def refold(self, job: RefoldJob) -> Manifest:
+        """An unpublished manifest whose layers hold everything up to the number."""
+        ...
+
+
+class LocalRunner:
+    def __init__(self, store: Store, place: Place, runtime: Runtime) -> None:
+        self._store = store
+        self._place = place
+        self._layout = Layout(place)
+        self._runtime = runtime
+        self._reader = LayerReader(store)
+
+    async def merge(self, job: MergeJob) -> tuple[File, ...]:
+        writer = FileWriter(self._store, self._layout, job.directory, self._runtime)
+        return await merge_layers(job.table, job.layers, job.oldest, job.cutoff, self._reader, writer)
+
+    async def refold(self, job: RefoldJob) -> Manifest:
+        writer = FileWriter(self._store, self._layout, job.directory, self._runtime)
+        base = empty_manifest(self._place)
+        replica = Replica(job.definition, self._reader, base)
+        sequence = Sequence(self._store, self._layout.ledger, self._runtime)
+        batch: list[tuple[Segment, Link]] = []
+        spills = 0
+        async for found in read_log(
+            sequence, self._place, Tail(0, float("-inf")), base.link, through=job.through, at_least=job.through
+        ):
+            last = isinstance(found, Tail)
+            if not isinstance(found, Tail):
+                batch.append((found[0], found[1]))
+            if batch and (last or len(batch) == BATCH_SEGMENTS):
+                await replica.apply(batch)
+                job.progress(batch[-1][1].number, job.through)
+                batch = []
+            if replica.dirty_rows() > (0 if last else SPILL_ROWS):
+                spills += 1
+                layers = await writer.delta(
+                    job.definition,
+                    replica.dirty,
+                    int(replica.base.watermark),
+                    replica.watermark,
+                    name=f"refold-{spills:04d}",
+                    level=1,
+                )
+                replica.rebase(carry_over(replica, (*replica.base.layers, *layers)))
+                replica.evict()
+        return carry_over(replica, replica.base.layers)
+
+
+def carry_over(replica: Replica, layers: tuple[Layer, ...]) -> Manifest:
+    """The replica's base with these layers and everything else as the replica has it now."""
+    return msgspec.structs.replace(
+        replica.base,
+        layers=layers,
+        watermark=str(replica.watermark),
+        link=replica.link,
+        folds=dict(replica.definition.versions),
+        skipped=tuple(
+            SkippedType(name, str(skip.first), skip.events) for name, skip in sorted(replica.skips.items())
+        ),
+        retention={
+            name: tuple((str(since), before) for since, before in steps)
+            for name, steps in sorted(replica.retention.items())
+        },
+        pins=tuple(pin for _, pin in sorted(replica.pins.items())),
+    )

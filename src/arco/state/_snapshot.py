@@ -1,0 +1,139 @@
+"""`Snapshot`: the state at a revision or at a position, for readers. Immutable, so it can be read for as long as wanted.
+
+Any position is an older revision plus a fold of the log above it.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from arco.core import Invalid, NotFound, Stale
+from arco.log import Link, Place, Segment, number_of, read_log
+from arco.state._compactor import base_for
+from arco.state._definition import Definition
+from arco.state._layers import LayerReader
+from arco.state._manifest import File, Layer, Manifest
+from arco.state._replica import Replica
+from arco.state._revisions import Revisions
+from arco.state._table import Key, Kind, Table, bucket_of
+from arco.storage import Sequence, Store, Tail
+
+__all__ = ["Snapshot", "TableSummary", "snapshot_at_position", "snapshot_at_revision"]
+
+
+@dataclass(frozen=True)
+class TableSummary:
+    """What a revision says of a table without reading it."""
+
+    name: str
+    kind: Kind
+    layers: int
+    files: int
+    rows: int
+    """Stored rows, older images and tombstones included."""
+    bytes: int
+
+
+class Snapshot:
+    def __init__(self, definition: Definition, replica: Replica, position: int) -> None:
+        self.definition = definition
+        self.manifest = replica.base
+        self.position = position
+        """Everything up to this position is in here, and nothing else."""
+        self._replica = replica
+
+    def table(self, name: str) -> Table:
+        found = self.definition.tables.get(name)
+        if found is None:
+            names = ", ".join(sorted(self.definition.tables))
+            raise NotFound(f"the log {self.definition.log} has no table {name!r}; it has {names}")
+        return found
+
+    async def get(self, table: Table, group: str, key: Key) -> Any:
+        """One row by its group and key, or None. Reads only files that hold the group's bucket."""
+        return await self._replica.get(table, group, key)
+
+    async def rows(self, table: Table, group: str) -> list[Any]:
+        return await self._replica.rows(table, group)
+
+    async def scan(
+        self,
+        table: Table,
+        *,
+        groups: Iterable[str] | None = None,
+        between: Mapping[str, tuple[Any, Any]] | None = None,
+    ) -> pa.Table:
+        """All rows, or those of some groups, or those whose prunable column lies in a range (ends included)."""
+        buckets = None if groups is None else {bucket_of(group) for group in groups}
+        replica = self._replica
+        if between:
+            unknown = set(between) - set(table.prune)
+            if unknown:
+                raise Invalid(f"{table.name} cannot be pruned by {sorted(unknown)}; only by {list(table.prune)}")
+            replica = self._pruned(table, between)
+        data = await replica.scan(table, buckets)
+        if groups is not None:
+            data = data.filter(pa.compute.is_in(data.column(table.group), pa.array(list(groups), pa.string())))
+        for name, (low, high) in (between or {}).items():
+            column = data.column(name)
+            if pa.types.is_timestamp(column.type):
+                column = column.cast(pa.int64())
+            data = data.filter(
+                pa.compute.and_(pa.compute.greater_equal(column, low), pa.compute.less_equal(column, high))
+            )
+        return data
+
+    def _pruned(self, table: Table, between: Mapping[str, tuple[Any, Any]]) -> Replica:
+        """A replica that does not even know the files that cannot hold a wanted row."""
+
+        def may_hold(file: File) -> bool:
+            return all(
+                name not in file.stats or not (file.stats[name][1] < low or file.stats[name][0] > high)
+                for name, (low, high) in between.items()
+            )
+
+        layers = tuple(
+            Layer(layer.table, layer.level, layer.first, layer.last, tuple(f for f in layer.files if may_hold(f)))
+            for layer in self.manifest.layers
+            if layer.table == table.name
+        )
+        return self._replica.with_layers(layers)
+
+    def summary(self) -> list[TableSummary]:
+        found = []
+        for name, table in sorted(self.definition.tables.items()):
+            layers = self.manifest.layers_of(name)
+            found.append(
+                TableSummary(
+                    name,
+                    table.kind,
+                    len(layers),
+                    sum(len(layer.files) for layer in layers),
+                    sum(layer.rows for layer in layers),
+                    sum(layer.bytes for layer in layers),
+                )
+            )
+        return found
+
+
+def snapshot_at_revision(definition: Definition, store: Store, manifest: Manifest) -> Snapshot:
+    return Snapshot(definition, Replica(definition, LayerReader(store), manifest), int(manifest.watermark))
+
+
+async def snapshot_at_position(
+    definition: Definition, store: Store, place: Place, revisions: Revisions, log: Sequence, head: Manifest, position: int
+) -> Snapshot:
+    """The state exactly at a position, which must exist already."""
+    base = base_for(definition, await revisions.below(head, position))
+    replica = Replica(definition, LayerReader(store), base)
+    through = number_of(position)
+    batch: list[tuple[Segment, Link]] = []
+    async for found in read_log(log, place, Tail(base.link.number, float("-inf")), base.link, through=through):
+        if not isinstance(found, Tail):
+            batch.append((found[0], found[1]))
+        elif found.number < through:
+            raise Stale(f"the log {place.log} ends at segment {found.number}; position {position} does not exist yet")
+    await replica.apply(batch, through=position)
+    return Snapshot(definition, replica, position)

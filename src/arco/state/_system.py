@@ -1,0 +1,218 @@
+"""What every log knows of itself, whatever its domains: operations, request keys, pins, retention, rejections.
+
+- `operations`, `requests`: which command was carried out where, so that a repetition is recognised. Facts that may
+  expire after the life of a key (7 days), because older keys are refused at the door.
+- `pins`: revisions that collection must keep, each with an expiry. Images.
+- `RetentionAdvanced` is no row: it is a step in the replica's retention, kept in the manifest.
+- `rejections`: inputs that could not be folded. Written by the fold itself.
+"""
+
+import msgspec
+
+from arco.core import HOUR, Conflict, Invalid, NotFound, Refused
+from arco.log import KEY_LIFE, EventType, NewEvent
+from arco.state._domain import Decision, Domain, Group, Input, Stage, View, new_event
+from arco.state._table import Kind, Table, Time
+
+__all__ = [
+    "OPERATIONS",
+    "PINS",
+    "REJECTED",
+    "REJECTIONS",
+    "REQUESTS",
+    "AdvanceRetention",
+    "Operation",
+    "Pin",
+    "PinRevision",
+    "Rejection",
+    "ReleasePin",
+    "RequestRow",
+    "RetentionAdvanced",
+    "system_domain",
+]
+
+VERSION = 1
+MAX_PIN = 30 * 24 * HOUR
+
+
+class Operation(msgspec.Struct, frozen=True):
+    """Where a command's events stand: from `first` to `last`, always within one segment."""
+
+    operation: str
+    command: str
+    actor: str
+    key: str
+    first: int
+    last: int
+    received_at: Time
+
+
+class RequestRow(msgspec.Struct, frozen=True):
+    key: str
+    keyhash: str
+    operation: str
+    received_at: Time
+
+
+class Pin(msgspec.Struct, frozen=True):
+    pin_id: str
+    revision: int
+    reason: str
+    actor: str
+    expires_at: Time
+    created_at: Time
+
+
+class Rejection(msgspec.Struct, frozen=True):
+    rejection_id: str
+    position: int
+    event_type: str
+    domain: str
+    reason: str
+    received_at: Time
+
+
+OPERATIONS = Table("operations", Operation, Kind.FACT, ("operation",), "operation", time="received_at")
+REQUESTS = Table("requests", RequestRow, Kind.FACT, ("key",), "key", time="received_at")
+PINS = Table("pins", Pin, Kind.IMAGE, ("pin_id",), "pin_id")
+REJECTIONS = Table("rejections", Rejection, Kind.FACT, ("rejection_id",), "rejection_id", time="received_at")
+
+
+class RevisionPinned(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    pin_id: str
+    revision: int
+    reason: str
+    expires_at: int
+
+
+class PinReleased(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    pin_id: str
+
+
+class RetentionAdvanced(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    table: str
+    before: int
+    """Rows whose time lies before this (microseconds) are gone."""
+
+
+REVISION_PINNED = EventType("RevisionPinned", RevisionPinned)
+PIN_RELEASED = EventType("PinReleased", PinReleased)
+RETENTION_ADVANCED = EventType("RetentionAdvanced", RetentionAdvanced)
+
+
+def _operation_of(item: Input) -> tuple[str, ...]:
+    return (item.event.operation,) if item.event.command or item.event.key else ()
+
+
+def _fold_operation(group: Group, item: Input) -> None:
+    """An operation's first event makes its row; the same operation appended once more changes nothing."""
+    event = item.event
+    if group.get(OPERATIONS, event.operation) is None:
+        last = item.position + event.span - 1
+        group.put(
+            OPERATIONS,
+            Operation(event.operation, event.command, event.actor, event.key, item.position, last, item.received),
+        )
+
+
+def _request_of(item: Input) -> tuple[str, ...]:
+    return (item.event.key,) if item.event.key else ()
+
+
+def _fold_request(group: Group, item: Input) -> None:
+    event = item.event
+    if group.get(REQUESTS, event.key) is None:
+        group.put(REQUESTS, RequestRow(event.key, event.keyhash, event.operation, item.received))
+
+
+def _fold_pin(group: Group, item: Input) -> None:
+    payload = item.payload
+    if isinstance(payload, RevisionPinned):
+        group.put(
+            PINS,
+            Pin(
+                payload.pin_id, payload.revision, payload.reason, item.event.actor, payload.expires_at, item.received
+            ),
+        )
+    else:
+        group.delete(PINS, payload.pin_id)
+
+
+def _fold_rejection(group: Group, item: Input) -> None:
+    if group.get(REJECTIONS, item.payload.rejection_id) is None:
+        group.put(REJECTIONS, item.payload)
+
+
+REJECTED = Stage("rejections", (REJECTIONS,), lambda item: (item.payload.rejection_id,), _fold_rejection)
+"""Run by the fold after all domains, over what they rejected."""
+
+
+class PinRevision(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    pin_id: str
+    revision: int
+    reason: str
+    expires_at: int
+
+
+class ReleasePin(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    pin_id: str
+
+
+class AdvanceRetention(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    table: str
+    before: int
+
+
+async def _pin(command: PinRevision, view: View, decision: Decision) -> list[NewEvent]:
+    if await view.get(PINS, command.pin_id, command.pin_id) is not None:
+        raise Conflict(f"the pin {command.pin_id} exists already; release it or use another id")
+    if not decision.received < command.expires_at <= decision.received + MAX_PIN:
+        raise Invalid("a pin must expire within the next 30 days; pin again before it does")
+    payload = RevisionPinned(command.pin_id, command.revision, command.reason, command.expires_at)
+    return [new_event(REVISION_PINNED, payload, subject=command.pin_id)]
+
+
+async def _release(command: ReleasePin, view: View, decision: Decision) -> list[NewEvent]:
+    if await view.get(PINS, command.pin_id, command.pin_id) is None:
+        raise NotFound(f"there is no pin {command.pin_id}")
+    return [new_event(PIN_RELEASED, PinReleased(command.pin_id), subject=command.pin_id)]
+
+
+def system_domain(log: str, expiring: dict[str, Table]) -> Domain:
+    """The system's part of a log; `expiring` are the tables of facts that retention may advance."""
+
+    async def advance(command: AdvanceRetention, view: View, decision: Decision) -> list[NewEvent]:
+        if command.table not in expiring:
+            names = ", ".join(sorted(expiring))
+            raise Invalid(f"the table {command.table!r} does not expire by time; these do: {names}")
+        if command.before > decision.received:
+            raise Refused("retention cannot reach into the future")
+        if command.table in (OPERATIONS.name, REQUESTS.name) and command.before > decision.received - KEY_LIFE:
+            raise Refused(f"{command.table} must be kept for the 7 days in which a request may be repeated")
+        return [
+            new_event(RETENTION_ADVANCED, RetentionAdvanced(command.table, command.before), subject=command.table)
+        ]
+
+    return Domain(
+        name="system",
+        log=log,
+        version=VERSION,
+        events=(REVISION_PINNED, PIN_RELEASED, RETENTION_ADVANCED),
+        stages=(
+            Stage("operations", (OPERATIONS,), _operation_of, _fold_operation, events=("*",)),
+            Stage("requests", (REQUESTS,), _request_of, _fold_request, events=("*",)),
+            Stage(
+                "pins",
+                (PINS,),
+                lambda item: (item.payload.pin_id,),
+                _fold_pin,
+                events=(REVISION_PINNED.name, PIN_RELEASED.name),
+            ),
+        ),
+        commands={
+            "PinRevision": (PinRevision, _pin),
+            "ReleasePin": (ReleasePin, _release),
+            "AdvanceRetention": (AdvanceRetention, advance),
+        },
+    )
+

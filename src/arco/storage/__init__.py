@@ -1,0 +1,59 @@
+"""Objects, sequences, scopes, roles, signing: what Arco needs of a bucket or a disk, and nothing above it."""
+
+from arco.storage._cloud import CloudStore, azure_store, s3_store
+from arco.storage._local import LocalStore
+from arco.storage._memory import MemoryStore
+from arco.storage._open import open_store
+from arco.storage._policies import s3_policy
+from arco.storage._role import Action, Grant, Role, write_grants
+from arco.storage._rolestore import Operation, RequestCounts, RoleStore
+from arco.storage._scope import Scope
+from arco.storage._selftest import self_test
+from arco.storage._sequence import MIN_AGE, Lost, Sequence, Tail, Won
+from arco.storage._signing import LocalSigner, parse_range, sign_local, verify_local
+from arco.storage._store import (
+    MAX_PATH,
+    ObjectExists,
+    ObjectInfo,
+    ObjectMissing,
+    Store,
+    StoreError,
+    StoreFailed,
+    check_path,
+)
+
+__all__ = [
+    "MAX_PATH",
+    "MIN_AGE",
+    "Action",
+    "CloudStore",
+    "Grant",
+    "LocalSigner",
+    "LocalStore",
+    "Lost",
+    "MemoryStore",
+    "ObjectExists",
+    "ObjectInfo",
+    "ObjectMissing",
+    "Operation",
+    "RequestCounts",
+    "Role",
+    "RoleStore",
+    "Scope",
+    "Sequence",
+    "Store",
+    "StoreError",
+    "StoreFailed",
+    "Tail",
+    "Won",
+    "azure_store",
+    "check_path",
+    "open_store",
+    "parse_range",
+    "s3_policy",
+    "s3_store",
+    "self_test",
+    "sign_local",
+    "verify_local",
+    "write_grants",
+]

@@ -1,0 +1,334 @@
+"""`LocalStore`: objects as files below one folder, durable before a call returns.
+
+A create writes a temporary file in `.tmp/`, syncs it, links it to its final name (the one step that decides who wins)
+and syncs the folder. An overwrite renames instead. Readers therefore see whole objects or none. Rules, and what each
+prevents:
+
+- A failed sync of a new file is final for that file: the kernel drops what it could not write, and a second sync
+  answers "fine". The next attempt writes another temporary file.
+- A failed sync of a folder or of somebody's object leaves the disk in doubt, so this handle refuses from then on.
+- A folder's entry in the folders above it is synced once by every process that writes into it: whoever made it may not
+  have done so yet.
+- `link` on a network file system may report an error after success: two links on the temporary file mean it is ours.
+
+Blocking calls run in threads. Looking for a file and reading a small one do not: measured on 2 cores with a warm cache
+a missing file took 3 µs inline and 140 µs in a thread, 4 KiB took 12 and 117 µs, 64 KiB 57 and 199 µs, and 1 MiB 1.1
+and 0.2 ms. A pool of our own made creates no faster than asyncio's default one (16 at once: 0.35 to 0.41 ms each).
+"""
+
+import asyncio
+import contextlib
+import errno
+import fcntl
+import itertools
+import os
+import stat
+from collections.abc import AsyncIterator, Iterator
+
+from arco.core import ArcoError, Corrupt, Invalid, StoreRefused
+from arco.storage._paths import below, check_folder, is_nameable
+from arco.storage._signing import LocalSigner
+from arco.storage._store import ObjectExists, ObjectInfo, ObjectMissing, StoreFailed, check_path
+
+__all__ = ["LocalStore"]
+
+SMALL = 64 * 1024
+"""Up to so many bytes are read without a thread."""
+
+TEMPORARY = ".tmp"
+STALE_NS = 24 * 3600 * 1_000_000_000
+"""Age at which a temporary file was left by a process that died; one that only slept finds it gone and tries again."""
+
+KNOWN_FOLDERS = 10_000
+
+_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+_FORBIDDEN = {errno.EACCES, errno.EPERM, errno.EROFS}
+_NO_LINKS = {errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EXDEV}
+# fsync on macOS leaves the data in the drive's own cache.
+_FULL_SYNC: int | None = getattr(fcntl, "F_FULLFSYNC", None)
+_temporary_numbers = itertools.count()
+
+
+class LocalStore:
+    """Objects as files below `root`, which the first write creates."""
+
+    def __init__(self, root: str | os.PathLike[str], *, signer: LocalSigner | None = None) -> None:
+        self._root = os.path.realpath(root)
+        self._signer = signer
+        self._plain: set[str] = set()  # folders seen to be reached through no symbolic link
+        self._durable: set[str] = set()  # folders whose entries above them this process has synced
+        self._swept = False
+        self._broken = ""
+
+    async def get(self, path: str) -> bytes:
+        file = self._locate(path)
+        with _translated(path, "read"):
+            if _size(file, path) > SMALL:
+                return await asyncio.to_thread(_read, file)
+            return _read(file)
+
+    async def get_range(self, path: str, offset: int, length: int) -> bytes:
+        file = self._locate(path)
+        if offset < 0 or length < 0:
+            raise Invalid(f"a range starts at 0 or later and has 0 or more bytes, not {offset} and {length}", path=path)
+        with _translated(path, "read"):
+            _size(file, path)
+            if length > SMALL:
+                return await asyncio.to_thread(_read_range, path, file, offset, length)
+            return _read_range(path, file, offset, length)
+
+    async def put(self, path: str, data: bytes, *, only_if_absent: bool) -> None:
+        file = self._locate(path)
+        with _translated(path, "write"):
+            await asyncio.to_thread(self._write, path, file, data, only_if_absent)
+
+    async def head(self, path: str) -> ObjectInfo:
+        file = self._locate(path)
+        with _translated(path, "read"):
+            return _info(path, os.stat(file, follow_symlinks=False))
+
+    async def delete(self, path: str) -> None:
+        """Not synced: what comes back after a power loss is deleted again. Folders stay, for their writers."""
+        file = self._locate(path)
+        with _translated(path, "delete"), contextlib.suppress(FileNotFoundError, NotADirectoryError, IsADirectoryError):
+            await asyncio.to_thread(os.unlink, file)
+
+    async def list(self, prefix: str) -> AsyncIterator[ObjectInfo]:
+        self._check_sound()
+        pending = [check_folder(prefix)]
+        while pending:
+            folder = pending.pop()
+            with _translated(folder, "list"):
+                objects, folders = await asyncio.to_thread(_scan, os.path.join(self._root, folder), folder)
+            pending += [name for name in folders if name != TEMPORARY]
+            for info in objects:
+                yield info
+
+    async def sign(self, path: str, *, expires_in: int) -> str:
+        self._locate(path)
+        if self._signer is None:
+            raise Invalid("this local store cannot sign URLs; set its options signing_secret and signing_url")
+        return self._signer.sign(path, expires_in)
+
+    async def persist(self, path: str) -> None:
+        file = self._locate(path)
+        with _translated(path, "sync"):
+            await asyncio.to_thread(self._persist, file)
+
+    async def close(self) -> None:
+        """Nothing is held open between calls."""
+
+    def _locate(self, path: str) -> str:
+        """The file of an object, if nothing on the way to it leads out of the root."""
+        self._check_sound()
+        if check_path(path).split("/", 1)[0] == TEMPORARY:
+            raise Invalid(f"{path} lies in the folder of temporary files; choose another name", path=path)
+        file = os.path.join(self._root, path)
+        folder = os.path.dirname(file)
+        if folder not in self._plain:
+            if os.path.realpath(folder) != folder:
+                raise StoreRefused(f"{path} is reached through a symbolic link in {self._root}; remove it", path=path)
+            if os.path.isdir(folder):
+                _remember(self._plain, folder)
+        return file
+
+    def _check_sound(self) -> None:
+        if self._broken:
+            raise StoreRefused(
+                f"{self._broken} could not be synced to disk: recent writes may not survive; check the disk below "
+                f"{self._root}, then restart this process"
+            )
+
+    def _write(self, path: str, file: str, data: bytes, only_if_absent: bool) -> None:
+        folder = os.path.dirname(file)
+        try:
+            self._make_durable(folder)
+            temporary = self._write_temporary(data)
+            try:
+                if only_if_absent:
+                    _link(temporary, file, path)
+                else:
+                    os.replace(temporary, file)
+                self._sync(folder)
+            finally:
+                with contextlib.suppress(OSError):
+                    os.unlink(temporary)
+        except FileNotFoundError:
+            self._durable.clear()
+            raise
+
+    def _write_temporary(self, data: bytes) -> str:
+        folder = os.path.join(self._root, TEMPORARY)
+        self._make_durable(folder)
+        while True:
+            name = os.path.join(folder, f"{os.getpid()}-{next(_temporary_numbers)}")
+            try:
+                descriptor = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
+                break
+            except FileExistsError:
+                continue  # left by a process that had our number, or made by another machine
+        try:
+            with open(descriptor, "wb") as file:
+                file.write(data)
+                file.flush()
+                _full_sync(descriptor)
+                now = os.fstat(descriptor).st_mtime_ns
+        except BaseException:
+            with contextlib.suppress(OSError):
+                os.unlink(name)
+            raise
+        if not self._swept:
+            self._swept = True
+            _sweep(folder, now - STALE_NS)
+        return name
+
+    def _make_durable(self, folder: str) -> None:
+        """Make the folder and everything above it that is missing, and sync their entries, once a process."""
+        if folder in self._durable:
+            return
+        above = os.path.dirname(folder)
+        if folder == self._root and os.path.isdir(folder):
+            with contextlib.suppress(PermissionError):  # what holds the root may not be ours to open
+                self._sync(above)
+        elif self._root.startswith(folder) and os.path.isdir(folder):
+            return
+        else:
+            self._make_durable(above)
+            try:
+                os.mkdir(folder)
+            except FileExistsError:
+                if not os.path.isdir(folder):
+                    raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), folder) from None
+            self._sync(above)
+        _remember(self._durable, folder)
+
+    def _persist(self, file: str) -> None:
+        self._sync(file)
+        self._make_durable(os.path.dirname(file))
+        self._sync(os.path.dirname(file))
+
+    def _sync(self, name: str) -> None:
+        """Sync a folder, or a file that another process wrote. If that fails nothing on this disk is certain."""
+        descriptor = os.open(name, os.O_RDONLY | os.O_NOFOLLOW)
+        try:
+            _full_sync(descriptor)
+        except OSError as error:
+            self._broken = name
+            raise StoreFailed(f"{name} could not be synced to disk: {error.strerror}") from error
+        finally:
+            os.close(descriptor)
+
+
+@contextlib.contextmanager
+def _translated(path: str, doing: str) -> Iterator[None]:
+    """Turn what the operating system says into what a store says."""
+    try:
+        yield
+    except OSError as error:
+        raise _translate(error, path, doing) from error
+
+
+def _translate(error: OSError, path: str, doing: str) -> ArcoError:
+    code, reason = error.errno, error.strerror
+    if doing == "write":
+        if code in _FULL:
+            return StoreRefused(
+                f"the disk is full, {path} was not written ({reason}); free space and try again, nothing acknowledged "
+                "is lost",
+                path=path,
+            )
+        if code in (errno.ENOTDIR, errno.EISDIR):
+            return Invalid(f"{path} would be both an object and a folder; choose another name", path=path)
+    elif code in (errno.ENOENT, errno.ENOTDIR, errno.EISDIR):
+        return ObjectMissing(path)
+    if code in _FORBIDDEN:
+        return StoreRefused(
+            f"this process may not {doing} {path} ({reason}); give its user the right, or mount the disk for writing",
+            path=path,
+        )
+    if code == errno.ELOOP:
+        return StoreRefused(f"{path} is a symbolic link; remove it", path=path)
+    if code == errno.ENAMETOOLONG:
+        return Invalid(f"{path} has a name too long for this disk; shorten it", path=path)
+    return StoreFailed(f"the disk could not {doing} {path}: {reason}", path=path)
+
+
+def _link(temporary: str, file: str, path: str) -> None:
+    try:
+        os.link(temporary, file)
+    except OSError as error:
+        if os.stat(temporary).st_nlink == 2:
+            return
+        if error.errno == errno.EEXIST:
+            if os.path.isdir(file):
+                raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), file) from error
+            raise ObjectExists(path) from error
+        if error.errno in _NO_LINKS:
+            raise StoreRefused(
+                f"{path} cannot be created: this file system has no hard links ({error.strerror}), which decide who "
+                "creates an object; use one that has (ext4, xfs, btrfs, apfs, nfs), or a bucket",
+                path=path,
+            ) from error
+        raise
+
+
+def _full_sync(descriptor: int) -> None:
+    if _FULL_SYNC is not None:
+        fcntl.fcntl(descriptor, _FULL_SYNC)
+    else:
+        os.fsync(descriptor)
+
+
+def _size(file: str, path: str) -> int:
+    return _info(path, os.stat(file, follow_symlinks=False)).size
+
+
+def _info(path: str, found: os.stat_result) -> ObjectInfo:
+    if stat.S_ISLNK(found.st_mode):
+        raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), path)
+    if not stat.S_ISREG(found.st_mode):
+        raise ObjectMissing(path)
+    return ObjectInfo(path, found.st_size, found.st_mtime_ns // 1_000)
+
+
+def _read(file: str) -> bytes:
+    with open(os.open(file, os.O_RDONLY | os.O_NOFOLLOW), "rb") as opened:
+        return opened.read()
+
+
+def _read_range(path: str, file: str, offset: int, length: int) -> bytes:
+    with open(os.open(file, os.O_RDONLY | os.O_NOFOLLOW), "rb") as opened:
+        size = os.fstat(opened.fileno()).st_size
+        if offset + length > size:
+            raise Corrupt(f"{path} ends at {size}, before {offset + length}; run `arco doctor`", path=path)
+        opened.seek(offset)
+        return opened.read(length)
+
+
+def _scan(folder: str, path: str) -> tuple[tuple[ObjectInfo, ...], tuple[str, ...]]:
+    """The objects of one folder and the folders in it; nothing for a folder that is not there."""
+    objects: list[ObjectInfo] = []
+    folders: list[str] = []
+    with contextlib.suppress(FileNotFoundError, NotADirectoryError), os.scandir(folder) as entries:
+        for entry in sorted(entries, key=lambda entry: entry.name):
+            name = below(path, entry.name)
+            if entry.is_dir(follow_symlinks=False):
+                folders.append(name)
+            elif entry.is_file(follow_symlinks=False) and is_nameable(name):
+                with contextlib.suppress(FileNotFoundError):  # deleted since it was listed
+                    objects.append(_info(name, entry.stat(follow_symlinks=False)))
+    return tuple(objects), tuple(folders)
+
+
+def _sweep(folder: str, before_ns: int) -> None:
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            with contextlib.suppress(OSError):
+                if entry.stat(follow_symlinks=False).st_mtime_ns < before_ns:
+                    os.unlink(entry.path)
+
+
+def _remember(folders: set[str], folder: str) -> None:
+    if len(folders) >= KNOWN_FOLDERS:
+        folders.clear()
+    folders.add(folder)

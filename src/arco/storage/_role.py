@@ -1,0 +1,108 @@
+"""Who may write where: one table from which `RoleStore` decides and `s3_policy` writes its documents.
+
+A *role* is what a process does. A *grant* gives it actions on the paths that match a pattern, relative to the
+workspace. In a pattern `{inc}` is the folder of an incarnation (one segment) and `*` is anything, `/` included, which
+is what it means in a bucket policy. Everybody may read everything of the workspace. Nobody may sign what is private: a
+signed URL carries no role. Nobody deletes a floor: it proves that numbers below it may be gone.
+"""
+
+import re
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import lru_cache
+
+from arco.core import Invalid
+from arco.storage._store import check_path
+
+__all__ = ["NEVER_DELETED", "NEVER_SIGNED", "Action", "Grant", "Role", "check_incarnation", "may", "write_grants"]
+
+
+class Role(StrEnum):
+    OWNER = "owner"
+    COMPACTOR = "compactor"
+    COLLECTOR = "collector"
+    READER = "reader"
+    ICEBERG = "iceberg"
+    WORKER = "worker"
+    ADMIN = "admin"
+
+
+class Action(StrEnum):
+    """What a path may be asked for, beside reading."""
+
+    CREATE = "create"
+    OVERWRITE = "overwrite"
+    DELETE = "delete"
+    SIGN = "sign"
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    pattern: str
+    actions: frozenset[Action]
+
+
+SHARED = frozenset({"blobs", "code", "data", "incarnations", "logs", "selftest"})
+"""The folders beside the incarnations. No incarnation may have one of these names."""
+
+NEVER_SIGNED = ("{inc}/private/*",)
+NEVER_DELETED = ("{inc}/ledger/*/floor/*", "{inc}/manifests/*/floor/*")
+
+_SELF_TEST = Grant("selftest/*", frozenset({Action.CREATE, Action.OVERWRITE, Action.DELETE}))
+
+
+def _grants(action: Action, *patterns: str) -> tuple[Grant, ...]:
+    return tuple(Grant(pattern, frozenset({action})) for pattern in patterns)
+
+
+_TABLE: dict[Role, tuple[Grant, ...]] = {
+    Role.OWNER: (
+        *_grants(Action.CREATE, "{inc}/ledger/*", "blobs/*", "code/*"),
+        *_grants(Action.OVERWRITE, "{inc}/ledger/*/hint"),
+    ),
+    Role.COMPACTOR: (
+        *_grants(Action.CREATE, "{inc}/state/*", "{inc}/private/*", "{inc}/manifests/*", "{inc}/packs/*"),
+        *_grants(Action.OVERWRITE, "{inc}/manifests/*/hint"),
+    ),
+    Role.COLLECTOR: (
+        *_grants(Action.CREATE, *NEVER_DELETED),
+        *_grants(Action.DELETE, "{inc}/ledger/*", "{inc}/state/*", "{inc}/private/*", "{inc}/manifests/*"),
+        *_grants(Action.DELETE, "{inc}/packs/*", "data/*", "logs/*"),
+    ),
+    Role.READER: (),
+    Role.ICEBERG: _grants(Action.CREATE, "{inc}/iceberg/*"),
+    Role.WORKER: _grants(Action.CREATE, "data/*", "logs/*"),
+    Role.ADMIN: _grants(Action.CREATE, "incarnations/*"),
+}
+
+
+def write_grants(role: Role) -> tuple[Grant, ...]:
+    """Everything the role may write or delete, the self-test's folder included."""
+    return (*_TABLE[role], _SELF_TEST)
+
+
+def may(role: Role, action: Action, path: str) -> bool:
+    """Whether the role may do this to a path of the workspace."""
+    if action is Action.SIGN:
+        return not _matches_any(NEVER_SIGNED, path)
+    if action is Action.DELETE and _matches_any(NEVER_DELETED, path):
+        return False
+    return _matches_any(tuple(grant.pattern for grant in write_grants(role) if action in grant.actions), path)
+
+
+def check_incarnation(name: str) -> str:
+    """The name itself if it may name an incarnation's folder, else `Invalid`."""
+    if "/" in check_path(name) or name in SHARED:
+        raise Invalid(f"{name!r} cannot name an incarnation; use one segment other than {', '.join(sorted(SHARED))}")
+    return name
+
+
+def _matches_any(patterns: tuple[str, ...], path: str) -> bool:
+    return _compiled(patterns).fullmatch(path) is not None
+
+
+@lru_cache(maxsize=256)
+def _compiled(patterns: tuple[str, ...]) -> re.Pattern[str]:
+    incarnation = rf"(?!(?:{'|'.join(sorted(SHARED))})/)[^/]+"
+    texts = (re.escape(pattern).replace(r"\{inc\}", incarnation).replace(r"\*", ".*") for pattern in patterns)
+    return re.compile("|".join(texts) or r"(?!)")

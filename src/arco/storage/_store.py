@@ -1,0 +1,115 @@
+"""The `Store` port: what Arco needs of an object store, and the errors it may answer with.
+
+Paths are relative, `/`-separated, of checked segments (`check_path`). A store promises three things and `self_test`
+checks them: a create-if-absent is atomic, reads follow writes, missing is `ObjectMissing`.
+
+    StoreError
+    ├── ObjectMissing   no such object; the only answer that may mean absence
+    ├── ObjectExists    a create found something there (perhaps our own bytes, applied before a lost answer)
+    └── StoreFailed     anything else that may pass: time-out, 5xx, 409, 429; a write may or may not have landed
+
+What will not pass by itself (rights, space, a broken store) is `core.StoreRefused`.
+"""
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from typing import Protocol
+
+from arco.core import ArcoError, Invalid
+
+__all__ = [
+    "MAX_PATH",
+    "ObjectExists",
+    "ObjectInfo",
+    "ObjectMissing",
+    "Store",
+    "StoreError",
+    "StoreFailed",
+    "check_path",
+]
+
+MAX_PATH = 900
+
+
+class StoreError(ArcoError):
+    """An answer of the store other than success. Layers above turn it into their own words."""
+
+    exit_code = 4
+
+
+class ObjectMissing(StoreError):
+    def __init__(self, path: str) -> None:
+        super().__init__(f"no object at {path}", path=path)
+        self.path = path
+
+
+class ObjectExists(StoreError):
+    def __init__(self, path: str) -> None:
+        super().__init__(f"an object exists already at {path}", path=path)
+        self.path = path
+
+
+class StoreFailed(StoreError):
+    """It did not answer, or not with a decision. After a write the outcome is unknown until it is read back."""
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectInfo:
+    path: str
+    size: int
+    modified: int
+    """Last modification by the store's clock, microseconds since 1970."""
+
+
+class Store(Protocol):
+    async def get(self, path: str) -> bytes:
+        """The whole object. Raises `ObjectMissing`."""
+        ...
+
+    async def get_range(self, path: str, offset: int, length: int) -> bytes:
+        """Exactly `length` bytes from `offset`. Raises `ObjectMissing`; a range past the end is `core.Corrupt`."""
+        ...
+
+    async def put(self, path: str, data: bytes, *, only_if_absent: bool) -> None:
+        """Write the object. One request, never retried inside.
+
+        With `only_if_absent` it raises `ObjectExists` if something is there. `StoreFailed` leaves the outcome open.
+        """
+        ...
+
+    async def head(self, path: str) -> ObjectInfo:
+        """Size and time. Raises `ObjectMissing`."""
+        ...
+
+    async def delete(self, path: str) -> None:
+        """Remove the object; removing what is not there is no error."""
+        ...
+
+    def list(self, prefix: str) -> AsyncIterator[ObjectInfo]:
+        """Every object below the folder `prefix`, in no particular order."""
+        ...
+
+    async def sign(self, path: str, *, expires_in: int) -> str:
+        """A URL that reads this one object for so many seconds."""
+        ...
+
+    async def persist(self, path: str) -> None:
+        """Make sure that an object another process wrote survives a power loss. A no-op where the store does so."""
+        ...
+
+    async def close(self) -> None: ...
+
+
+def check_path(path: str) -> str:
+    """The path itself if every segment of it is safe on every store, else `Invalid`."""
+    if not path or len(path) > MAX_PATH:
+        raise Invalid(f"a path must have 1 to {MAX_PATH} characters, this one has {len(path)}")
+    for segment in path.split("/"):
+        if segment in ("", ".", ".."):
+            raise Invalid(f"the path {path!r} has an empty or dot segment; name each folder explicitly", path=path)
+        for char in segment:
+            if char < "!" or char > "~" or char in '\\*?"<>|%#{}^[]`':
+                raise Invalid(
+                    f"the path {path!r} has the character {char!r}, which is not safe on every store", path=path
+                )
+    return path

@@ -1,0 +1,280 @@
+"""Roles: each writes its own prefixes and nothing else, cannot leave its workspace, and is counted."""
+
+import itertools
+import json
+import re
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from arco.core import Forbidden, Invalid
+from arco.storage import (
+    MemoryStore,
+    ObjectExists,
+    ObjectMissing,
+    Operation,
+    RequestCounts,
+    Role,
+    RoleStore,
+    Scope,
+    Store,
+    s3_policy,
+    write_grants,
+)
+from tests.storage.contract import names, run
+
+SCOPE = Scope("acme", "main")
+INCARNATION = "inc-0001"
+BUCKET = "lake"
+
+
+class Signing(MemoryStore):
+    async def sign(self, path: str, *, expires_in: int) -> str:
+        return f"signed {path}"
+
+
+def handle(role: Role, inner: Store | None = None, scope: Scope = SCOPE) -> RoleStore:
+    return RoleStore(inner or Signing(), scope, role, RequestCounts())
+
+
+def allows(role: Role, action: str, path: str) -> bool:
+    store = handle(role)
+    try:
+        if action == "create":
+            run(store.put(path, b"", only_if_absent=True))
+        elif action == "overwrite":
+            run(store.put(path, b"", only_if_absent=False))
+        elif action == "delete":
+            run(store.delete(path))
+        else:
+            run(store.sign(path, expires_in=60))
+    except Forbidden:
+        return False
+    return True
+
+
+def test_a_refusal_names_role_operation_and_path() -> None:
+    with pytest.raises(Forbidden, match="the role reader may not create data/x") as caught:
+        run(handle(Role.READER).put("data/x", b"", only_if_absent=True))
+    assert caught.value.details == {"role": "reader", "operation": "create", "path": "data/x"}
+
+
+# Who may do what, written out a second time as examples: (action, path) -> roles.
+EXAMPLES: list[tuple[str, str, set[Role]]] = [
+    ("create", "inc-1/ledger/catalog/0000000000000/00000000000000000001", {Role.OWNER}),
+    ("overwrite", "inc-1/ledger/catalog/0000000000000/00000000000000000001", set()),
+    ("overwrite", "inc-1/ledger/catalog/hint", {Role.OWNER}),
+    ("create", "inc-1/ledger/catalog/floor/00000000000000000001", {Role.OWNER, Role.COLLECTOR}),
+    ("delete", "inc-1/ledger/catalog/floor/00000000000000000001", set()),
+    ("delete", "inc-1/ledger/catalog/0000000000000/00000000000000000001", {Role.COLLECTOR}),
+    ("create", "inc-1/state/activity/12-a/part.parquet", {Role.COMPACTOR}),
+    ("overwrite", "inc-1/state/activity/12-a/part.parquet", set()),
+    ("delete", "inc-1/state/activity/12-a/part.parquet", {Role.COLLECTOR}),
+    ("create", "inc-1/private/activity/12-a/keys", {Role.COMPACTOR}),
+    ("sign", "inc-1/private/activity/12-a/keys", set()),
+    ("sign", "inc-1/state/activity/12-a/part.parquet", set(Role)),
+    ("create", "inc-1/manifests/activity/0000000000000/00000000000000000001", {Role.COMPACTOR}),
+    ("overwrite", "inc-1/manifests/activity/hint", {Role.COMPACTOR}),
+    ("create", "inc-1/packs/1-4096", {Role.COMPACTOR}),
+    ("create", "inc-1/iceberg/pointers/t/1", {Role.ICEBERG}),
+    ("delete", "inc-1/iceberg/pointers/t/1", set()),
+    ("create", "blobs/ab/cdef", {Role.OWNER}),
+    ("delete", "blobs/ab/cdef", set()),
+    ("create", "code/ab/cdef", {Role.OWNER}),
+    ("create", "data/asset/partition/m/part.parquet", {Role.WORKER}),
+    ("overwrite", "data/asset/partition/m/part.parquet", set()),
+    ("delete", "data/asset/partition/m/part.parquet", {Role.COLLECTOR}),
+    ("create", "logs/run/1", {Role.WORKER}),
+    ("create", "incarnations/0000000000000/00000000000000000001", {Role.ADMIN}),
+    ("delete", "incarnations/0000000000000/00000000000000000001", set()),
+    ("create", "elsewhere", set()),
+    ("create", "inc-1/elsewhere/x", set()),
+    ("create", "inc-1/ledger", set()),
+    # the folders beside the incarnations are none
+    ("create", "data/ledger/x", {Role.WORKER}),
+    ("create", "blobs/state/x", {Role.OWNER}),
+    ("create", "selftest/ledger/x", set(Role)),
+    ("sign", "data/private/x", set(Role)),
+    ("create", "selftest/nonce/x", set(Role)),
+    ("overwrite", "selftest/nonce/x", set(Role)),
+    ("delete", "selftest/nonce/x", set(Role)),
+]
+
+
+@pytest.mark.parametrize(("action", "path", "roles"), EXAMPLES)
+def test_each_role_writes_its_own_prefixes_and_nothing_else(action: str, path: str, roles: set[Role]) -> None:
+    assert {role for role in Role if allows(role, action, path)} == roles
+
+
+def test_a_refused_call_changes_nothing_and_is_not_counted() -> None:
+    inner, counts = MemoryStore(), RequestCounts()
+    store = RoleStore(inner, SCOPE, Role.READER, counts)
+    with pytest.raises(Forbidden):
+        run(store.put("data/x", b"", only_if_absent=True))
+    assert run(names(inner, "")) == []
+    assert counts.count() == 0
+
+
+def test_a_handle_cannot_name_another_workspace() -> None:
+    inner = MemoryStore()
+    run(inner.put("acme/other/data/x", b"theirs", only_if_absent=True))
+    run(inner.put("acme/main2/data/x", b"theirs", only_if_absent=True))
+    store = handle(Role.WORKER, inner)
+    for path in ("../other/data/x", "data/../../other/data/x", "/acme/other/data/x", ".", ""):
+        with pytest.raises(Invalid):
+            run(store.get(path))
+    with pytest.raises(ObjectMissing):
+        run(store.get("acme/other/data/x"))
+    run(store.put("data/x", b"ours", only_if_absent=True))
+    assert run(names(store, "")) == ["data/x"]
+    assert run(inner.get("acme/main/data/x")) == b"ours"
+
+
+@pytest.mark.parametrize(("tenant", "workspace"), [("", "a"), ("a", ".."), ("a/b", "c"), ("A", "b"), ("a*", "b")])
+def test_a_scope_has_names_that_are_safe_in_paths(tenant: str, workspace: str) -> None:
+    with pytest.raises(Invalid):
+        Scope(tenant, workspace)
+
+
+def test_paths_and_errors_are_relative_to_the_workspace() -> None:
+    store = handle(Role.WORKER)
+    run(store.put("data/x", b"12345", only_if_absent=True))
+    assert run(store.head("data/x")).path == "data/x"
+    assert run(store.head("data/x")).size == 5
+    assert run(store.sign("data/x", expires_in=1)) == "signed acme/main/data/x"
+    with pytest.raises(ObjectExists) as exists:
+        run(store.put("data/x", b"", only_if_absent=True))
+    assert exists.value.path == "data/x"
+    for read in (store.get, store.head):
+        with pytest.raises(ObjectMissing) as missing:
+            run(read("data/y"))
+        assert missing.value.path == "data/y"
+
+
+def test_every_request_is_counted_by_role_and_operation() -> None:
+    inner, counts = Signing(), RequestCounts()
+    worker, collector = (RoleStore(inner, SCOPE, role, counts) for role in (Role.WORKER, Role.COLLECTOR))
+    run(worker.put("data/x", b"123", only_if_absent=True))
+    run(worker.put("selftest/x", b"", only_if_absent=False))
+    run(worker.get("data/x"))
+    run(worker.get_range("data/x", 0, 1))
+    run(worker.head("data/x"))
+    run(worker.sign("data/x", expires_in=1))
+    run(worker.persist("data/x"))
+    run(names(worker, "data"))
+    run(collector.delete("data/x"))
+    with pytest.raises(ObjectMissing):
+        run(collector.get("data/x"))
+    assert counts.table() == {
+        (Role.WORKER, Operation.CREATE): 1,
+        (Role.WORKER, Operation.PUT): 1,
+        (Role.WORKER, Operation.GET): 1,
+        (Role.WORKER, Operation.GET_RANGE): 1,
+        (Role.WORKER, Operation.HEAD): 1,
+        (Role.WORKER, Operation.SIGN): 1,
+        (Role.WORKER, Operation.LIST): 1,
+        (Role.COLLECTOR, Operation.DELETE): 1,
+        (Role.COLLECTOR, Operation.GET): 1,
+    }
+    assert counts.count() == 9
+    assert counts.count(Role.WORKER) == 7
+    assert counts.count(operation=Operation.GET) == 2
+    assert counts.count(Role.COLLECTOR, Operation.GET) == 1
+
+
+def permits(policy: dict[str, Any], action: str, path: str) -> bool:
+    """What S3 would decide: a matching Deny wins, else a matching Allow is needed."""
+    request = {
+        "create": ("s3:PutObject", {"s3:if-none-match": "*"}),
+        "overwrite": ("s3:PutObject", {}),
+        "delete": ("s3:DeleteObject", {}),
+        "sign": ("s3:GetObject", {"s3:authType": "REST-QUERY-STRING"}),
+        "read": ("s3:GetObject", {"s3:authType": "REST-HEADER"}),
+    }[action]
+    return evaluate(policy, request[0], f"arn:aws:s3:::{BUCKET}/{path}", request[1])
+
+
+def evaluate(policy: dict[str, Any], action: str, resource: str, context: dict[str, str]) -> bool:
+    effects = [
+        statement["Effect"]
+        for statement in policy["Statement"]
+        if statement["Action"] == action
+        and any(like(pattern, resource) for pattern in statement["Resource"])
+        and all(
+            holds(operator, key, value, context)
+            for operator, pairs in statement.get("Condition", {}).items()
+            for key, value in pairs.items()
+        )
+    ]
+    return "Allow" in effects and "Deny" not in effects
+
+
+def like(pattern: str, text: str) -> bool:
+    """`*` is any text, slashes included; `?` is any one character."""
+    return re.fullmatch(re.escape(pattern).replace(r"\*", ".*").replace(r"\?", "."), text) is not None
+
+
+def holds(operator: str, key: str, value: str, context: dict[str, str]) -> bool:
+    if operator == "Null":
+        return (key not in context) == (value == "true")
+    if operator == "StringEquals":
+        return context.get(key) == value
+    assert operator == "StringLike"
+    return key in context and like(value, context[key])
+
+
+AREAS = ["ledger", "state", "private", "manifests", "packs", "iceberg", "floor", "hint", "catalog"]
+SHARED = ["blobs", "code", "data", "incarnations", "logs", "selftest"]
+segments = st.sampled_from([*AREAS, *SHARED, INCARNATION, "x", "00000000000000000001"])
+starts = st.one_of(
+    st.tuples(st.just(INCARNATION), st.sampled_from(AREAS)).map("/".join), st.sampled_from([*SHARED, "ledger", "x"])
+)
+# Any first segment counts as an incarnation for a handle; a policy is written for one. Both agree on that one.
+paths = st.builds(
+    lambda start, rest: "/".join([start, *rest]), starts, st.lists(segments, min_size=0, max_size=4)
+).filter(lambda path: path.split("/")[0] in {INCARNATION, *SHARED} or len(path.split("/")) == 1)
+
+
+@given(path=paths)
+def test_policies_and_handles_decide_alike(path: str) -> None:
+    for role, action in itertools.product(Role, ("create", "overwrite", "delete", "sign")):
+        policy = s3_policy(role, BUCKET, SCOPE, INCARNATION)
+        assert permits(policy, action, f"{SCOPE.root}/{path}") == allows(role, action, path), (role, action)
+
+
+@pytest.mark.parametrize(("action", "path", "roles"), EXAMPLES)
+def test_policies_agree_with_the_examples(action: str, path: str, roles: set[Role]) -> None:
+    granted = {
+        role
+        for role in Role
+        if permits(s3_policy(role, BUCKET, SCOPE, "inc-1", "pre/fix"), action, f"pre/fix/{SCOPE.root}/{path}")
+    }
+    assert granted == roles
+
+
+@pytest.mark.parametrize("role", Role)
+def test_policies_read_and_list_the_workspace_and_nothing_else(role: Role) -> None:
+    policy = json.loads(json.dumps(s3_policy(role, BUCKET, SCOPE, INCARNATION)))
+    assert permits(policy, "read", "acme/main/inc-0001/private/x")
+    bucket = f"arn:aws:s3:::{BUCKET}"
+    for outside in ("acme/other/x", "acme/main2/x", "other", ""):
+        assert not any(permits(policy, action, outside) for action in ("read", "create", "overwrite", "delete"))
+        assert not evaluate(policy, "s3:ListBucket", bucket, {"s3:prefix": outside})
+    assert not evaluate(policy, "s3:ListBucket", bucket, {})
+    for inside in ("acme/main/", "acme/main/data/", "acme/main/inc-0001/ledger/catalog/1"):
+        assert evaluate(policy, "s3:ListBucket", bucket, {"s3:prefix": inside})
+
+
+@pytest.mark.parametrize("name", ["", "a/b", "*", "data", "selftest", ".."])
+def test_a_policy_is_written_for_one_incarnation(name: str) -> None:
+    with pytest.raises(Invalid):
+        s3_policy(Role.OWNER, BUCKET, SCOPE, name)
+
+
+def test_grants_are_data_that_names_every_pattern_once() -> None:
+    for role in Role:
+        patterns = [(grant.pattern, action) for grant in write_grants(role) for action in grant.actions]
+        assert len(patterns) == len(set(patterns))
+        assert all("/" in pattern for pattern, _ in patterns)
