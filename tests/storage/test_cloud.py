@@ -3,6 +3,8 @@
 import asyncio
 import os
 import signal
+import urllib.error
+import urllib.request
 import warnings
 from collections.abc import Callable, Coroutine
 from typing import Any
@@ -128,9 +130,6 @@ def test_a_missing_bucket_is_refused_and_never_taken_for_empty(request: pytest.F
 
 @pytest.mark.parametrize("server", ["s3_server", "azure_server"])
 def test_a_signed_url_reads_one_object(request: pytest.FixtureRequest, server: str) -> None:
-    import urllib.error
-    import urllib.request
-
     store = request.getfixturevalue(server).store("signed")
     run(create(store, b"shared"))
     url = run(store.sign("a/b", expires_in=60))

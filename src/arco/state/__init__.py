@@ -4,9 +4,11 @@
                                                 merges and rebuilds: Runner       Collector deletes what nobody reaches
 """
 
+from arco.state._collector import Collection, Collector
 from arco.state._compactor import Cadence, Compactor, base_for
 from arco.state._definition import Definition, define_log
 from arco.state._digest import digest_rows
+from arco.state._doctor import Chain, Finding, Level, examine_log, verify_chain
 from arco.state._domain import Change, Decider, Decision, Domain, Group, Input, Reject, Stage, View, new_event
 from arco.state._history import retained
 from arco.state._layers import LayerReader
@@ -18,6 +20,7 @@ from arco.state._runner import LocalRunner, MergeJob, RefoldJob, Runner
 from arco.state._snapshot import Snapshot, TableSummary, snapshot_at_position, snapshot_at_revision
 from arco.state._system import OPERATIONS, PINS, REJECTIONS, REQUESTS, AdvanceRetention, PinRevision, ReleasePin
 from arco.state._table import BUCKETS, Key, Kind, Table, Time, bucket_of
+from arco.state._verify import Comparison, verify_revision
 
 __all__ = [
     "BUCKETS",
@@ -27,14 +30,19 @@ __all__ = [
     "REQUESTS",
     "AdvanceRetention",
     "Cadence",
+    "Chain",
     "Change",
+    "Collection",
+    "Collector",
     "Compactor",
+    "Comparison",
     "Decider",
     "Decision",
     "Definition",
     "Domain",
     "Entry",
     "File",
+    "Finding",
     "Group",
     "Head",
     "Input",
@@ -43,6 +51,7 @@ __all__ = [
     "Layer",
     "LayerReader",
     "Layout",
+    "Level",
     "LocalRunner",
     "Manifest",
     "MergeJob",
@@ -68,8 +77,11 @@ __all__ = [
     "digest_rows",
     "empty_manifest",
     "encode_manifest",
+    "examine_log",
     "new_event",
     "retained",
     "snapshot_at_position",
     "snapshot_at_revision",
+    "verify_chain",
+    "verify_revision",
 ]

@@ -124,7 +124,7 @@ class Compactor:
     # What others call
 
     def notify(self) -> None:
-        """There is something to publish, sooner or later."""
+        """There is something folded to publish, sooner or later."""
         self._wakeup.set(None)
 
     async def wait_for(self, position: int) -> Manifest:
@@ -189,14 +189,15 @@ class Compactor:
         next_publish = 0.0
         try:
             while not self._closing:
-                await self._wait(self._wakeup, PROBE_SECONDS)
+                told = await self._wait(self._wakeup, PROBE_SECONDS)
                 if not self._waiters:
                     await self._wait(self._urgent, next_publish - self._runtime.boottime())
                 self._wakeup, self._urgent = self._runtime.future(), self._runtime.future()
                 if self._closing:
                     return
                 try:
-                    await self._follower.catch_up(at_least=self._awaited())
+                    if not told or self._awaited() > self._follower.tail.number:
+                        await self._follower.catch_up(at_least=self._awaited())
                     await self.publish()
                 except (Unavailable, StoreRefused) as error:
                     self._fail_waiters(error)
@@ -427,8 +428,8 @@ class Compactor:
             waiter.fail(error)
         self._waiters = []
 
-    async def _wait(self, signal: Future[None], seconds: float) -> None:
-        """Until somebody sets the signal, or so many seconds."""
+    async def _wait(self, signal: Future[None], seconds: float) -> bool:
+        """Until somebody sets the signal (True), or so many seconds."""
 
         async def wait() -> None:
             await signal
@@ -437,4 +438,5 @@ class Compactor:
             try:
                 await self._runtime.timeout(seconds, wait())
             except TimeoutError:
-                return
+                return False
+        return signal.done()
