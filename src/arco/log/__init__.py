@@ -1,6 +1,6 @@
 """Segments, positions, record and decide, owner and forwarding: the truth and how it grows.
 
-    caller -> Gateway -> Owner (this process, or forwarded) -> segment T+1 -> Follower -> fold
+caller -> Gateway -> Owner (this process, or forwarded) -> segment T+1 -> Follower -> fold
 """
 
 from arco.log._admission import KEY_LIFE, MAX_AHEAD, Admission, Admitted
@@ -37,7 +37,7 @@ from arco.log._segment import (
     encode_segment,
     link_of,
 )
-from arco.log._stream import SegmentStream, Subscription
+from arco.log._stream import SegmentStream, Subscription, follow
 
 __all__ = [
     "FIRST_LINK",
@@ -78,6 +78,7 @@ __all__ = [
     "check_segment",
     "decode_segment",
     "encode_segment",
+    "follow",
     "index_of",
     "link_of",
     "number_of",

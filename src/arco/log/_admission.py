@@ -57,7 +57,9 @@ class Admission:
         if not command.actor:
             raise Invalid("a command must name its actor")
         if bool(command.name) == bool(command.events):
-            raise Invalid("a command is either decided (a name and data) or recorded (events), not both and not neither")
+            raise Invalid(
+                "a command is either decided (a name and data) or recorded (events), not both and not neither"
+            )
         if len(command.data) > MAX_EVENT_BYTES:
             raise TooLarge(f"the command {command.name} has {len(command.data)} bytes, the limit is {MAX_EVENT_BYTES}")
 
@@ -103,7 +105,9 @@ class Admission:
         try:
             await self._blobs.get(sha256)
         except LostObject:
-            raise Invalid(f"the event {event_type} names the blob {sha256}, which does not exist; store it first") from None
+            raise Invalid(
+                f"the event {event_type} names the blob {sha256}, which does not exist; store it first"
+            ) from None
 
     def _check(self, event: Event, encoded: bytes, now: int) -> None:
         if len(encoded) > MAX_EVENT_BYTES:

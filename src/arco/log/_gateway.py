@@ -11,7 +11,7 @@ from typing import Protocol
 
 import msgspec
 
-from arco.core import Outdated, OutcomeUnknown, Runtime, Superseded, Unavailable, new_ulid
+from arco.core import OutcomeUnknown, Outdated, Runtime, Superseded, Unavailable, new_ulid
 from arco.log._admission import Admission
 from arco.log._event import Command, Receipt
 from arco.log._follower import Follower
@@ -24,6 +24,9 @@ __all__ = ["Forwarder", "Gateway", "InProcessForwarder"]
 
 SILENCE = 2.0
 """Seconds after which an owner that does not answer is replaced."""
+
+PATIENCE = 30.0
+"""Seconds a caller waits for its own process to settle an append before it gets `OutcomeUnknown`."""
 
 ROUNDS = 16
 """How often a command looks for an owner before its caller is told to come back."""
@@ -93,12 +96,14 @@ class Gateway:
         for _ in range(ROUNDS):
             try:
                 if self._owner is not None and not self._owner.ended:
-                    return await self._owner.submit(command)
+                    return await self._runtime.timeout(PATIENCE, self._owner.submit(command))
                 receipt, silent = await self._forward(command)
                 maybe_done = maybe_done or silent
                 if receipt is not None:
                     return receipt
                 await self._become_owner(command)
+            except TimeoutError:
+                raise self._unknown(command, None) from None
             except OutcomeUnknown:
                 maybe_done = True
             except Outdated:
@@ -109,8 +114,13 @@ class Gateway:
                 if maybe_done:
                     raise self._unknown(command, error) from error
                 raise
-        raise self._unknown(command, None) if maybe_done else Unavailable(
-            f"the log {self.log} changes its owner too often to take a command; try again", operation=command.operation
+        raise (
+            self._unknown(command, None)
+            if maybe_done
+            else Unavailable(
+                f"the log {self.log} changes its owner too often to take a command; try again",
+                operation=command.operation,
+            )
         )
 
     async def receive(self, command: Command) -> Receipt:
@@ -153,15 +163,13 @@ class Gateway:
     async def _become_owner(self, command: Command) -> None:
         if not self._may_own:
             raise Unavailable(
-                f"no owner of the log {self.log} answers and this process may not own it; start `arco serve`, try again",
+                f"no owner of the log {self.log} answers and this process may not own it; try again when one runs",
                 operation=command.operation,
             )
         await self._follower.catch_up()
         self._follower.check_writable()
         if self._owner is None or self._owner.ended:
-            self._owner = Owner(
-                self._follower, self._admission, self._runtime, self.address, on_won=self._won
-            )
+            self._owner = Owner(self._follower, self._admission, self._runtime, self.address, on_won=self._won)
 
     def _won(self, tail: Tail, data: bytes) -> None:
         if self._stream is not None:
@@ -172,8 +180,6 @@ class Gateway:
     def _unknown(self, command: Command, cause: Exception | None) -> OutcomeUnknown:
         reason = f": {cause}" if cause else ""
         return OutcomeUnknown(
-            f"the outcome of operation {command.operation} is not known{reason}; ask for it by its id before trying again",
+            f"the outcome of operation {command.operation} is not known{reason}; ask by its id before trying again",
             operation=command.operation,
         )
-
-

@@ -7,13 +7,13 @@ A secret is known by its *shape* (an AWS key id, a JWT, a URL with a password) o
 (`password`, `apiKey`, `client-secret`). References (`secret://env/NAME`) and masks (`***`, `${PASSWORD}`) are none.
 
 Both steps are built from the same `_Mark`s. A mark is a pattern in three parts, `before`, `at` and `after`. The regex
-engine skips fast to the first letter of an `at` and looks behind only there, so an `at` begins with a letter that is
-rare in events: hashes and ULIDs have no `g`, `k`, `v`, `w`, `x`, `y`, `z`, `I`, `O`.
+engine skips to the first letter of an `at` and looks behind only there, so most `at`s begin with a letter that hashes
+and ULIDs do not have: `g`, `k`, `v`, `w`, `x`, `y`, `z`, `I`, `O`.
 
-The first step must clear nothing that the second would find. Encoding changes what stands next to a text (a line break
-before it becomes `\\n`), so a mark's guards (`not_after`, `not_before`) count in the second step only, and `hint` stands
-in for an `after` that allows characters which JSON escapes, or whose length has no bound. Escapes that no encoder needs
-(`\\u0041`, `\\/`) could hide any mark: they send an event to the second step.
+The first step must clear nothing that the second would find. Encoding changes what stands next to a text (a line
+break before it becomes `\\n`), so a mark's guards (`not_after`, `not_before`) count in the second step only, and a
+`hint` stands in for an `after` that allows characters which JSON escapes, or that has no bound. Escapes that no
+encoder needs (`\\u0041`, `\\/`) could hide any mark: they send an event to the second step.
 """
 
 import json
@@ -90,6 +90,9 @@ _SHAPES: Final = (
     _Mark("the signature of a presigned URL", "[?&-][sS]i", "gnature=", _SIGNATURE),
     _Mark("a password", "[?&;][pP]ass", "word=", _UNMASKED, hint=""),
     _Mark("a password", "[?&;][pP]", "wd=", _UNMASKED, hint=""),
+    _Mark("a password", "[?&;]PASSWORD", "=", _UNMASKED, hint=""),
+    _Mark("a password", "[?&;]PWD", "=", _UNMASKED, hint=""),
+    _Mark("a token", "[?&]access_to", "ken=", r"[\w.~%-]{16}"),
     _Mark("a bearer token", "[bB]earer", " ", r"(?=[\w.~+/-]*[0-9])[\w.~+/-]{16}", hint=r"[\w.~+/-]{16}"),
 )
 # A URL has no rare letter. It is searched for only where there is an @, which is rare and found at once.
@@ -112,7 +115,7 @@ _NAMES: Final = (
     _Mark("a private key", "PR", "IVATE", f"{_SEP}KEY"),
     _Mark("an authorization header", "[aA]uthori", "zation", "", not_after="A-Za-z"),
     _Mark("an authorization header", "AUTH", "ORIZATION", "", not_after="A-Z"),
-    _Mark("an Azure storage account key", r"fs\.a", "zure", r"\.account\.key(?:\.[A-Za-z0-9.-]+)?"),
+    _Mark("an Azure storage account key", r"fs\.a", "zure", r"\.account\.key(?:\.[A-Za-z0-9.-]++)?"),
 )
 _NAME_END: Final = "[-_. 0-9]*"
 _JSON_SPACE: Final = r"[ \t\r\n]*"
@@ -121,7 +124,7 @@ _HARMLESS_NAME: Final = re.compile(
     rf"(?i:page|next|continuation|cursor|resume|sync|fencing|idempotency){_SEP}(?i:token){_NAME_END}\Z", re.ASCII
 )
 _HARMLESS_VALUE: Final = re.compile(
-    rf"(?:(?i:bearer|basic|token) +)?(?:secret://[a-z][a-z0-9-]*/[A-Za-z0-9_./-]+|{_MASK}|(?i:true|false|null|none))",
+    rf"(?:(?i:bearer|basic|token) +)?(?:secret://[a-z][a-z0-9-]*/[\w./:#-]+|{_MASK}|(?i:true|false|null|none))",
     re.ASCII,
 )
 
@@ -153,9 +156,7 @@ def _in_name(index: int, mark: _Mark) -> str:
 
 _ALL_SHAPES: Final = (*_SHAPES, _URL)
 _SHAPE: Final = re.compile(_any_of(_in_text(i, mark) for i, mark in enumerate(_ALL_SHAPES)), re.ASCII)
-_NAME: Final = re.compile(
-    f"(?:{'|'.join(_in_name(i, mark) for i, mark in enumerate(_NAMES))}){_NAME_END}\\Z", re.ASCII
-)
+_NAME: Final = re.compile(f"(?:{'|'.join(_in_name(i, mark) for i, mark in enumerate(_NAMES))}){_NAME_END}\\Z", re.ASCII)
 _NAMED_VALUE: Final = f'{_NAME_END}"{_JSON_SPACE}:{_JSON_SPACE}"[^"]'
 _HINT: Final = re.compile(
     _any_of(
@@ -205,11 +206,11 @@ class _Found(NamedTuple):
 
 
 class _Place(NamedTuple):
-    """Where a value stands: under a key of an object, or (`key` is None) at an index of an array."""
+    """Where a value stands: under a key of an object, or (`key` is None) as an item of an array."""
 
     parent: "_Place | None"
     key: str | None
-    index: int
+    number: int
 
 
 def _find(value: object) -> _Found | None:
@@ -249,17 +250,16 @@ def _number(match: re.Match[str]) -> int:
 def _path(place: _Place, secret: object) -> str:
     """The path as text. It repeats no key that is, or contains, a secret."""
     steps = []
-    own, at = place, place
-    while at.parent is not None:
-        steps.append(_step(at, secret if at is not own else None))
-        at = at.parent
+    while place.parent is not None:
+        steps.append(_step(place, secret))
+        place = place.parent
     return "$" + "".join(reversed(steps))
 
 
 def _step(place: _Place, secret: object) -> str:
     if place.key is None:
-        return f"[{place.index}]"
+        return f"[{place.number}]"
     repeats = isinstance(secret, str) and secret in place.key
     if repeats or len(place.key) > _MAX_KEY or _shape_of(place.key):
-        return f".<key {place.index}>"
+        return f".<key {place.number}>"
     return f".{place.key}" if _PLAIN_KEY.fullmatch(place.key) else f"[{json.dumps(place.key)}]"

@@ -6,9 +6,11 @@ A subscriber that falls behind loses the buffered segments, not its place: its f
 from collections import deque
 
 from arco.core import Future, Runtime
+from arco.log._follower import Follower
+from arco.log._reader import Unknown
 from arco.storage import Tail
 
-__all__ = ["SegmentStream", "Subscription"]
+__all__ = ["SegmentStream", "Subscription", "follow"]
 
 BUFFER = 256
 """Segments kept for a slow subscriber."""
@@ -53,3 +55,11 @@ class SegmentStream:
     def drop(self, subscription: Subscription) -> None:
         if subscription in self._subscriptions:
             self._subscriptions.remove(subscription)
+
+
+async def follow(subscription: Subscription, follower: Follower) -> None:
+    """Keep a follower at what the owner wins, until cancelled. What was missed is read from the store."""
+    while True:
+        tail, data = await subscription.next()
+        # The owner's proof counts on the owner's clock only.
+        await follower.accept(data, Tail(tail.number, Unknown))

@@ -1,7 +1,7 @@
 """`Workspace`: one workspace opened in this process, with every role it needs.
 
-The default is embedded: this process owns both logs when nobody else does and compacts them. A workspace is created once
-by `init_workspace`, which writes its first incarnation; `Workspace.open` finds the newest one.
+The default is embedded: this process owns both logs when nobody else does, and compacts them. A workspace is created
+once by `init_workspace`, which writes its first incarnation; `Workspace.open` finds the newest one.
 """
 
 from collections.abc import Callable, Iterable
@@ -130,9 +130,24 @@ class OpenLog:
             workspace.cadence,
         )
 
-    async def snapshot(self, *, revision: int | None = None, position: int | None = None) -> Snapshot:
-        """The state at the newest revision (one request if nothing is newer), at a retained one, or at a position."""
-        self._read_head = await self._reading.refresh(self._read_head)
+    async def snapshot(
+        self,
+        *,
+        revision: int | None = None,
+        position: int | None = None,
+        min_position: int = 0,
+        strong: bool = True,
+    ) -> Snapshot:
+        """The state at the newest revision, at a retained one, or exactly at a position.
+
+        A strong read asks the store once whether something is newer; another one takes the newest revision this process
+        knows, at no request, and its `position` says how far that goes. `min_position` waits until a revision covers it.
+        """
+        if strong or int(self._read_head.manifest.watermark) < min_position:
+            self._read_head = await self._reading.refresh(self._read_head)
+        if int(self._read_head.manifest.watermark) < min_position:
+            await self.compactor.wait_for(min_position)
+            self._read_head = await self._reading.refresh(self._read_head)
         head = self._read_head.manifest
         if position is not None:
             log = self.follower.sequence

@@ -1,7 +1,7 @@
 """Replicas, folds, layers, manifests, compactor, readers: state as a pure function of the log.
 
-    Follower -> Replica (fold in memory) -> Compactor -> delta, manifest -> Snapshot
-                                                merges and rebuilds: Runner       Collector deletes what nobody reaches
+Follower -> Replica (fold in memory) -> Compactor -> delta, manifest -> Snapshot
+                                            merges and rebuilds: Runner       Collector deletes what nobody reaches
 """
 
 from arco.state._collector import Collection, Collector

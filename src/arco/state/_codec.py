@@ -21,9 +21,7 @@ ROW_GROUP_ROWS = 16_384
 def to_arrow(table: Table, groups: Iterable[tuple[str, Rows]]) -> pa.Table:
     """Rows (and tombstones) of a table, sorted by bucket, group and key."""
     rows: list[tuple[int, str, Key, Versioned]] = [
-        (bucket_of(group), group, key, versioned)
-        for group, found in groups
-        for key, versioned in found.items()
+        (bucket_of(group), group, key, versioned) for group, found in groups for key, versioned in found.items()
     ]
     rows.sort(key=lambda row: row[:3])
     columns: list[list[Any]] = [[] for _ in table.columns]

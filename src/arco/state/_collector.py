@@ -1,8 +1,8 @@
 """`Collector`: deletes what no reader can reach. The only one that deletes; doubt deletes nothing.
 
-- Files: a directory names the revision it builds on, and an attempt on revision P can only be published as P+1. So a file
-  whose base lies below the head and which no retained revision and no pending job names will never be read. No clock is
-  asked, so a machine that slept for a week loses nothing.
+- Files: a directory names the revision it builds on, and an attempt on revision P can only be published as P+1. So a
+  file whose base lies below the head and which no retained revision and no pending job names will never be read. No
+  clock is asked, so a machine that slept for a week loses nothing.
 - Manifests: numbers that the head's history does not retain, and only those older than the minimum age by the store's
   own times. The floor is raised first: a deleted number must never pass for a free one.
 
@@ -40,9 +40,7 @@ class Collection:
 
 
 class Collector:
-    def __init__(
-        self, store: Store, place: Place, runtime: Runtime, *, min_age: float = MIN_AGE
-    ) -> None:
+    def __init__(self, store: Store, place: Place, runtime: Runtime, *, min_age: float = MIN_AGE) -> None:
         self._store = store
         self._place = place
         self._layout = Layout(place)
@@ -88,10 +86,11 @@ class Collector:
 
     async def _old_manifests(self, head: Manifest, retained: set[int]) -> list[ObjectInfo]:
         """Superseded numbers, old enough by the store's clock: its newest object tells how late it is there."""
-        found = []
-        async for info in self._store.list(self._layout.manifests):
-            if "/floor/" not in info.path and info.path != self._layout.manifests_hint:
-                found.append(info)
+        found = [
+            info
+            async for info in self._store.list(self._layout.manifests)
+            if "/floor/" not in info.path and info.path != self._layout.manifests_hint
+        ]
         now = max((info.modified for info in found), default=0)
         return [
             info

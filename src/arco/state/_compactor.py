@@ -45,6 +45,8 @@ from arco.storage import Lost, ObjectMissing, Store, Tail, Won
 __all__ = ["Cadence", "Compactor", "base_for"]
 
 INLINE_HISTORY = 256
+"""Older revisions listed in the manifest itself; when they grow past it the older half moves to a file."""
+
 PROBE_SECONDS = 3600.0
 RETRY_SECONDS = 1.0
 
@@ -228,9 +230,7 @@ class Compactor:
         if self.head.manifest.seal:
             raise Superseded(f"the state of {self.head.manifest.log} is sealed: the workspace was restored; reopen it")
 
-    async def _publish_on_head(
-        self, replica: Replica, *, add: tuple[Pending, ...] = (), drop: str = ""
-    ) -> bool:
+    async def _publish_on_head(self, replica: Replica, *, add: tuple[Pending, ...] = (), drop: str = "") -> bool:
         """Create the next manifest from a replica. False if another one is there first; the head has moved then."""
         head = self.head.manifest
         swap = replica.base.id != head.id
@@ -242,13 +242,9 @@ class Compactor:
         if unchanged and not swap and not writes and not add:
             return True
         attempt = new_ulid(self._runtime, self._runtime)
-        writer = FileWriter(
-            self._store, self._layout, self._layout.attempt(head.number, attempt), self._runtime
-        )
+        writer = FileWriter(self._store, self._layout, self._layout.attempt(head.number, attempt), self._runtime)
         if writes:
-            layers += tuple(
-                await writer.delta(self._definition, writes, int(base.watermark), int(manifest.watermark))
-            )
+            layers += tuple(await writer.delta(self._definition, writes, int(base.watermark), int(manifest.watermark)))
         manifest = msgspec.structs.replace(
             manifest,
             number=head.number + 1,
@@ -294,11 +290,11 @@ class Compactor:
         mine = Entry(head.manifest.number, head.manifest.published_at, head.manifest.watermark, head.sha256)
         history = retained((*head.manifest.history, mine), now, pinned)
         older = head.manifest.older
-        if len(history) > 2 * INLINE_HISTORY:
+        if len(history) > INLINE_HISTORY:
+            inline = history[-INLINE_HISTORY // 2 :]
             before = retained(await self._revisions.history(head.manifest), now, pinned)
-            merged = [entry for entry in before if entry.revision < history[-INLINE_HISTORY].revision]
-            older = await _write_history(writer, merged)
-            history = history[-INLINE_HISTORY:]
+            older = await _write_history(writer, [entry for entry in before if entry.revision < inline[0].revision])
+            history = inline
         return msgspec.structs.replace(manifest, history=tuple(history), older=older)
 
     def _with_merges(self, manifest: Manifest) -> Manifest:
@@ -372,7 +368,7 @@ class Compactor:
         try:
             self._results[pending.id] = await self._merged(pending)
             self.notify()
-        except (Unavailable, StoreRefused):
+        except (Unavailable, StoreRefused):  # the next publish starts it again
             await self._runtime.sleep(RETRY_SECONDS)
             self.notify()
         except ArcoError as error:

@@ -1,8 +1,8 @@
 """The fold: from events in position order to the rows they determine. Pure but for loading the groups it needs.
 
-`fold_batch` runs every stage of every domain over a batch and returns what changed; it changes nothing itself. A replica
-commits the result; a draft keeps it on top of a replica. The result does not depend on how events are cut into batches:
-every stage sees its inputs one by one in position order, and retention holds from the position of its event on.
+`fold_batch` runs every stage of every domain over a batch and returns what changed; it changes nothing itself. A
+replica commits the result; a draft keeps it on top of a replica. The result does not depend on how events are cut into
+batches: every stage sees its inputs one by one in position order, and retention holds from its event's position on.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -197,8 +197,7 @@ class _Batch:
         work: list[tuple[str, Input]] = []
         for item in items:
             try:
-                for key in stage.group(item):
-                    work.append((key, item))
+                work += [(key, item) for key in stage.group(item)]
             except Reject as error:
                 self.reject(item, domain, str(error))
         keys = {key for key, _ in work}

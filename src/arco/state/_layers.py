@@ -123,7 +123,9 @@ class LayerReader:
             opened = pq.ParquetFile(source, metadata=meta, page_checksum_verification=True)
             return conform(table, opened.read_row_groups(wanted, use_threads=False))
         except (pa.ArrowException, OSError) as error:
-            raise Corrupt(f"{file.path} is not readable Parquet ({error}); run `arco doctor`", path=file.path) from error
+            raise Corrupt(
+                f"{file.path} is not readable Parquet ({error}); run `arco doctor`", path=file.path
+            ) from error
 
     async def _footer(self, file: File) -> tuple[pq.FileMetaData, bytes, int]:
         name = f"{file.path}:{file.offset}"
@@ -139,7 +141,9 @@ class LayerReader:
             try:
                 meta = pq.read_metadata(pa.BufferReader(data))
             except (pa.ArrowException, OSError) as error:
-                raise Corrupt(f"{file.path} has a broken footer ({error}); run `arco doctor`", path=file.path) from error
+                raise Corrupt(
+                    f"{file.path} has a broken footer ({error}); run `arco doctor`", path=file.path
+                ) from error
             found = self._footers[name] = (meta, data, file.length - len(data))
             if len(self._footers) > FOOTERS:
                 self._footers.popitem(last=False)

@@ -156,7 +156,9 @@ def decode_manifest(data: bytes, path: str) -> Manifest:
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         version = _format_of(data)
         if version > FORMAT:
-            raise Outdated(f"{path} has manifest format {version}, this program knows {FORMAT}; upgrade arco") from error
+            raise Outdated(
+                f"{path} has manifest format {version}, this program knows {FORMAT}; upgrade arco"
+            ) from error
         raise Corrupt(f"{path} is not a manifest: {error}; run `arco doctor`", path=path) from error
     if manifest.format > FORMAT:
         raise Outdated(f"{path} has manifest format {manifest.format}, this program knows {FORMAT}; upgrade arco")

@@ -27,7 +27,7 @@ def plan_merges(manifest: Manifest, fan_in: int) -> list[list[Layer]]:
     runs = []
     for table in sorted({layer.table for layer in manifest.layers}):
         for _, same in groupby(manifest.layers_of(table), key=lambda layer: layer.level):
-            run = [layer for layer in same]
+            run = list(same)
             if len(run) >= fan_in and not any((table, (layer.first, layer.last)) in busy for layer in run[:fan_in]):
                 runs.append(run[:fan_in])
                 break

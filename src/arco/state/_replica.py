@@ -276,9 +276,7 @@ class ReplicaDraft:
         return [row for _, (_, row) in sorted(self.group(table, group).items()) if row is not None]
 
 
-def _events(
-    segments: Sequence[tuple[Segment, Link]], through: int | None
-) -> Iterable[tuple[int, int, Event]]:
+def _events(segments: Sequence[tuple[Segment, Link]], through: int | None) -> Iterable[tuple[int, int, Event]]:
     for segment, _ in segments:
         header = segment.header
         for index, event in enumerate(segment.events):

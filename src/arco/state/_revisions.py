@@ -95,7 +95,9 @@ class Revisions:
         """A retained revision, trusted by its hash."""
         data = await self.sequence.read(entry.revision)
         if data is None:
-            raise LostObject(f"revision {entry.revision} of {self.place.log} is missing though retained; run `arco doctor`")
+            raise LostObject(
+                f"revision {entry.revision} of {self.place.log} is missing though retained; run `arco doctor`"
+            )
         if hashlib.sha256(data).hexdigest() != entry.sha256:
             raise Corrupt(f"revision {entry.revision} of {self.place.log} was altered; run `arco doctor`")
         return self.decode(data, entry.revision)
@@ -106,7 +108,9 @@ class Revisions:
         for entry in await self.history(head):
             if entry.revision == revision:
                 return await self.read(entry)
-        raise NotFound(f"revision {revision} of {self.place.log} is not retained; `arco state history` lists those that are")
+        raise NotFound(
+            f"revision {revision} of {self.place.log} is not retained; `arco state history` lists those that are"
+        )
 
     async def as_of(self, head: Manifest, time: int) -> Manifest:
         """The newest retained revision published at or before a time."""

@@ -112,9 +112,7 @@ def carry_over(replica: Replica, layers: tuple[Layer, ...]) -> Manifest:
         watermark=str(replica.watermark),
         link=replica.link,
         folds=dict(replica.definition.versions),
-        skipped=tuple(
-            SkippedType(name, str(skip.first), skip.events) for name, skip in sorted(replica.skips.items())
-        ),
+        skipped=tuple(SkippedType(name, str(skip.first), skip.events) for name, skip in sorted(replica.skips.items())),
         retention={
             name: tuple((str(since), before) for since, before in steps)
             for name, steps in sorted(replica.retention.items())

@@ -1,4 +1,4 @@
-"""`Snapshot`: the state at a revision or at a position, for readers. Immutable, so it can be read for as long as wanted.
+"""`Snapshot`: the state at a revision or at a position, for readers. It never changes.
 
 Any position is an older revision plus a fold of the log above it.
 """
@@ -123,7 +123,13 @@ def snapshot_at_revision(definition: Definition, store: Store, manifest: Manifes
 
 
 async def snapshot_at_position(
-    definition: Definition, store: Store, place: Place, revisions: Revisions, log: Sequence, head: Manifest, position: int
+    definition: Definition,
+    store: Store,
+    place: Place,
+    revisions: Revisions,
+    log: Sequence,
+    head: Manifest,
+    position: int,
 ) -> Snapshot:
     """The state exactly at a position, which must exist already."""
     base = base_for(definition, await revisions.below(head, position))

@@ -130,9 +130,7 @@ def _fold_pin(group: Group, item: Input) -> None:
     if isinstance(payload, RevisionPinned):
         group.put(
             PINS,
-            Pin(
-                payload.pin_id, payload.revision, payload.reason, item.event.actor, payload.expires_at, item.received
-            ),
+            Pin(payload.pin_id, payload.revision, payload.reason, item.event.actor, payload.expires_at, item.received),
         )
     else:
         group.delete(PINS, payload.pin_id)
@@ -189,9 +187,7 @@ def system_domain(log: str, expiring: dict[str, Table]) -> Domain:
             raise Refused("retention cannot reach into the future")
         if command.table in (OPERATIONS.name, REQUESTS.name) and command.before > decision.received - KEY_LIFE:
             raise Refused(f"{command.table} must be kept for the 7 days in which a request may be repeated")
-        return [
-            new_event(RETENTION_ADVANCED, RetentionAdvanced(command.table, command.before), subject=command.table)
-        ]
+        return [new_event(RETENTION_ADVANCED, RetentionAdvanced(command.table, command.before), subject=command.table)]
 
     return Domain(
         name="system",
@@ -215,4 +211,3 @@ def system_domain(log: str, expiring: dict[str, Table]) -> Domain:
             "AdvanceRetention": (AdvanceRetention, advance),
         },
     )
-

@@ -3,9 +3,9 @@
 - A table of *facts* has one row per key that never changes; it shrinks only by retention on its time column.
 - A table of *images* keeps the newest full row per key; a deleted row is a tombstone until the oldest layer is merged.
 
-Rows live in *groups* (the unit a fold sees) and groups in 256 *buckets* (the unit that is loaded and pruned): the bucket
-is the first byte of sha256 of the group's key. The Arrow schema follows from the row class: fields, then `_position`,
-`_bucket` and `_deleted`.
+Rows live in *groups* (the unit a fold sees) and groups in 256 *buckets* (the unit that is loaded and pruned): the
+bucket is the first byte of sha256 of the group's key. The Arrow schema follows from the row class: its fields, then
+`_position`, `_bucket` and, for images, `_deleted`.
 """
 
 import hashlib

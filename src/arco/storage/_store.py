@@ -15,7 +15,7 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Protocol
 
-from arco.core import ArcoError, Invalid
+from arco.core import ArcoError, Invalid, Unavailable
 
 __all__ = [
     "MAX_PATH",
@@ -49,7 +49,7 @@ class ObjectExists(StoreError):
         self.path = path
 
 
-class StoreFailed(StoreError):
+class StoreFailed(StoreError, Unavailable):
     """It did not answer, or not with a decision. After a write the outcome is unknown until it is read back."""
 
 
