@@ -27,6 +27,8 @@ class Follower:
         self.fold = fold
         self.tail = Tail(fold.link.number, Unknown)
         self._mutex = Mutex(runtime)
+        self.epoch = 0
+        """Rises when the fold is set back: what was read from it meanwhile belongs to no single position."""
         self._sealed = False
         self._newer: str | None = None
 
@@ -44,7 +46,11 @@ class Follower:
             )
         reason = self._newer or self.fold.skipped()
         if reason:
-            raise Outdated(f"{reason}; this program only reads the log {self.place.log} until it is upgraded")
+            raise Outdated(f"{reason}; upgrade arco: this program only reads the log {self.place.log}")
+
+    def forbid_writing(self, reason: str) -> None:
+        """Something other than the log says that this program is too old to write."""
+        self._newer = reason
 
     async def catch_up(self, at_least: int = 0) -> Tail:
         """Fold everything that is there. A number somebody told us of (`at_least`) must be among it."""
@@ -68,6 +74,7 @@ class Follower:
         """Let `reset` set the fold back to another state, then fold again what had been folded before."""
         async with self._mutex:
             before = self.tail.number
+            self.epoch += 1
             reset()
             self.tail = Tail(self.fold.link.number, Unknown)
             await self._read(at_least=before)

@@ -140,7 +140,10 @@ class Owner:
         if tail.number != link.number:
             await self._follower.catch_up()
             return
+        epoch = self._follower.epoch
         group = await self._validate(tail, link)
+        if epoch != self._follower.epoch:
+            return
         if group.encoded:
             settled = await self._append(tail, link, group)
         elif group.refused or group.members:

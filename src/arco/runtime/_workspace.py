@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 
 import msgspec
 
-from arco.core import Conflict, Corrupt, NotFound, Runtime, Task, new_ulid
+from arco.core import Conflict, Corrupt, NotFound, Outdated, Runtime, Task, new_ulid
 from arco.domains.catalog import CATALOG
 from arco.domains.execution import EXECUTION
 from arco.log import (
@@ -39,6 +39,7 @@ from arco.state import (
     Runner,
     Snapshot,
     base_for,
+    check_versions,
     define_log,
     snapshot_at_position,
     snapshot_at_revision,
@@ -105,6 +106,10 @@ class OpenLog:
         owning, compacting = store(Role.OWNER), store(Role.COMPACTOR)
         self.replica = Replica(definition, LayerReader(self._store), base_for(definition, head.manifest))
         self.follower = Follower(self.place, Sequence(owning, self.layout.ledger, runtime), self.replica, runtime)
+        try:
+            check_versions(head.manifest, definition.versions)
+        except Outdated as error:
+            self.follower.forbid_writing(error.message)
         self.stream = SegmentStream(runtime)
         self.gateway = Gateway(
             self.follower,
@@ -141,7 +146,7 @@ class OpenLog:
         """The state at the newest revision, at a retained one, or exactly at a position.
 
         A strong read asks the store once whether something is newer; another one takes the newest revision this process
-        knows, at no request, and its `position` says how far that goes. `min_position` waits until a revision covers it.
+        knows, at no request; its `position` says how far that goes. `min_position` waits until a revision covers it.
         """
         if strong or int(self._read_head.manifest.watermark) < min_position:
             self._read_head = await self._reading.refresh(self._read_head)

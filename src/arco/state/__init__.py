@@ -15,7 +15,7 @@ from arco.state._layers import LayerReader
 from arco.state._layout import Layout
 from arco.state._manifest import Entry, File, Layer, Manifest, Pending, PinEntry, decode_manifest, encode_manifest
 from arco.state._replica import Replica
-from arco.state._revisions import Head, Revisions, empty_manifest
+from arco.state._revisions import Head, Revisions, check_versions, empty_manifest
 from arco.state._runner import LocalRunner, MergeJob, RefoldJob, Runner
 from arco.state._snapshot import Snapshot, TableSummary, snapshot_at_position, snapshot_at_revision
 from arco.state._system import OPERATIONS, PINS, REJECTIONS, REQUESTS, AdvanceRetention, PinRevision, ReleasePin
@@ -72,6 +72,7 @@ __all__ = [
     "View",
     "base_for",
     "bucket_of",
+    "check_versions",
     "decode_manifest",
     "define_log",
     "digest_rows",

@@ -17,11 +17,13 @@ from dataclasses import dataclass
 import msgspec
 
 from arco.core import (
+    DAY,
     ArcoError,
     Future,
     LostObject,
     Mutex,
     Runtime,
+    Stale,
     StoreRefused,
     Superseded,
     Task,
@@ -63,11 +65,12 @@ class Cadence:
 
 
 def base_for(definition: Definition, head: Manifest) -> Manifest:
-    """What a replica of this program may stand on: the head, or nothing if other folds made it.
+    """What a replica of this program stands on: the head, or nothing if older folds made it.
 
-    Raises `Outdated` if the head was made by a newer program.
+    A head that a newer program made is for reading only; `check_versions` says so.
     """
-    check_versions(head, definition.versions)
+    if any(version > definition.versions.get(domain, 0) for domain, version in head.folds.items()):
+        return head
     known_now = [skip for skip in head.skipped if definition.registry.knows(*_type_of(skip.type))]
     if head.number and (dict(head.folds) != definition.versions or known_now):
         return empty_manifest(Place(head.tenant, head.workspace, head.incarnation, head.log))
@@ -115,6 +118,8 @@ class Compactor:
         self._waiters: list[tuple[int, Future[Manifest]]] = []
         self._wakeup: Future[None] = runtime.future()
         self._urgent: Future[None] = runtime.future()
+        self._told = 0
+        self._running = False
         self._closing = False
         self._failed: ArcoError | None = None
         self.trouble: ArcoError | None = None
@@ -125,8 +130,9 @@ class Compactor:
 
     # What others call
 
-    def notify(self) -> None:
-        """There is something folded to publish, sooner or later."""
+    def notify(self, number: int = 0) -> None:
+        """There is something to publish, sooner or later; `number` is a segment that an appender says it won."""
+        self._told = max(self._told, number)
         self._wakeup.set(None)
 
     async def wait_for(self, position: int) -> Manifest:
@@ -135,6 +141,10 @@ class Compactor:
             return self.head.manifest
         if self._failed:
             raise self._failed
+        if not self._running:
+            raise Stale(
+                f"nothing here publishes the log {self._layout.place.log}, so position {position} is not covered"
+            )
         waiter: Future[Manifest] = self._runtime.future()
         self._waiters.append((position, waiter))
         self._urgent.set(None)
@@ -189,6 +199,7 @@ class Compactor:
     async def run(self) -> None:
         """The loop. Ends by `close`, or when this program may only read."""
         next_publish = 0.0
+        self._running = True
         try:
             while not self._closing:
                 told = await self._wait(self._wakeup, PROBE_SECONDS)
@@ -197,10 +208,12 @@ class Compactor:
                 self._wakeup, self._urgent = self._runtime.future(), self._runtime.future()
                 if self._closing:
                     return
+                asked = list(self._waiters)
                 try:
-                    if not told or self._awaited() > self._follower.tail.number:
-                        await self._follower.catch_up(at_least=self._awaited())
+                    if not told or max(self._told, self._awaited()) > self._follower.tail.number:
+                        await self._follower.catch_up(at_least=self._told)
                     await self.publish()
+                    self._give_up(asked)
                 except (Unavailable, StoreRefused) as error:
                     self._fail_waiters(error)
                     await self._wait(self._urgent, RETRY_SECONDS)
@@ -209,6 +222,8 @@ class Compactor:
         except ArcoError as error:
             self._failed = error
             self._fail_waiters(error)
+        finally:
+            self._running = False
 
     async def close(self) -> None:
         """Stop the loop; merges that are under way are left for the next compactor."""
@@ -267,8 +282,8 @@ class Compactor:
         """Replace the inputs of finished merges; forget merges whose inputs are gone."""
         left = []
         for known in pending:
-            if known.id == drop:
-                continue
+            if known.id == drop or (known.kind == "rebuild" and self._runtime.now() - known.started_at > DAY):
+                continue  # whoever still works on a rebuild after a day finds it gone and starts again
             if known.kind == "merge":
                 current = msgspec.structs.replace(self.head.manifest, layers=layers)
                 if not can_adopt(current, known):
@@ -418,6 +433,13 @@ class Compactor:
             else:
                 left.append((position, waiter))
         self._waiters = left
+
+    def _give_up(self, asked: list[tuple[int, Future[Manifest]]]) -> None:
+        """Whoever asked before the log was read, for a position that it does not have, asks in vain."""
+        for position, waiter in asked:
+            if position > self._follower.watermark:
+                waiter.fail(Stale(f"the log ends before position {position}; nothing was lost, there is none yet"))
+        self._waiters = [known for known in self._waiters if not known[1].done()]
 
     def _fail_waiters(self, error: ArcoError) -> None:
         for _, waiter in self._waiters:

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 
-from arco.core import Conflict
+from arco.core import Conflict, Unavailable
 from arco.log import Command, Event, Link, NewEvent, Receipt, Segment, position_of
 from arco.state._codec import from_arrow, to_arrow
 from arco.state._definition import Definition
@@ -123,7 +123,10 @@ class Replica:
             loaded.setdefault(bucket, groups)  # another reader may have loaded it meanwhile, and a fold changed it
 
     def group(self, table: Table, group: str) -> Mapping[Key, Versioned]:
-        return self._rows[table.name][bucket_of(group)].get(group, _EMPTY)
+        bucket = self._rows[table.name].get(bucket_of(group))
+        if bucket is None:
+            raise Unavailable("the state was replaced by a rebuild while it was read; try again")
+        return bucket.get(group, _EMPTY)
 
     async def get(self, table: Table, group: str, key: Key) -> Any:
         """The row as of the replica's position, or None."""

@@ -12,7 +12,7 @@ from arco.state._layout import Layout
 from arco.state._manifest import Entry, Manifest, decode_manifest
 from arco.storage import Sequence, Store, Tail
 
-__all__ = ["Head", "Revisions", "empty_manifest"]
+__all__ = ["Head", "Revisions", "check_versions", "empty_manifest"]
 
 
 @dataclass(frozen=True)
@@ -135,5 +135,5 @@ def check_versions(manifest: Manifest, versions: dict[str, int]) -> None:
         if version > versions.get(domain, 0):
             raise Outdated(
                 f"revision {manifest.number} of {manifest.log} was folded with version {version} of {domain}, this "
-                f"program has {versions.get(domain, 0)}; it only reads until it is upgraded"
+                f"program has {versions.get(domain, 0)}"
             )

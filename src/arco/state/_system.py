@@ -35,7 +35,7 @@ VERSION = 1
 MAX_PIN = 30 * 24 * HOUR
 
 
-class Operation(msgspec.Struct, frozen=True):
+class Operation(msgspec.Struct, frozen=True, gc=False):
     """Where a command's events stand: from `first` to `last`, always within one segment."""
 
     operation: str
@@ -47,14 +47,14 @@ class Operation(msgspec.Struct, frozen=True):
     received_at: Time
 
 
-class RequestRow(msgspec.Struct, frozen=True):
+class RequestRow(msgspec.Struct, frozen=True, gc=False):
     key: str
     keyhash: str
     operation: str
     received_at: Time
 
 
-class Pin(msgspec.Struct, frozen=True):
+class Pin(msgspec.Struct, frozen=True, gc=False):
     pin_id: str
     revision: int
     reason: str
@@ -63,7 +63,7 @@ class Pin(msgspec.Struct, frozen=True):
     created_at: Time
 
 
-class Rejection(msgspec.Struct, frozen=True):
+class Rejection(msgspec.Struct, frozen=True, gc=False):
     rejection_id: str
     position: int
     event_type: str

@@ -12,7 +12,7 @@ from arco.state import Kind, Table, Time
 __all__ = ["MATERIALIZATIONS", "PARTITIONS", "Materialization", "Partition"]
 
 
-class Materialization(msgspec.Struct, frozen=True):
+class Materialization(msgspec.Struct, frozen=True, gc=False):
     materialization_id: str
     asset_id: str
     asset_key: str
@@ -26,7 +26,7 @@ class Materialization(msgspec.Struct, frozen=True):
     code_version: str
     schema_hash: str
     schema_version: int | None
-    files: list[DataFile]
+    files: tuple[DataFile, ...]
     file_count: int
     row_count: int
     byte_size: int
@@ -34,7 +34,7 @@ class Materialization(msgspec.Struct, frozen=True):
     completed_at: Time
 
 
-class Partition(msgspec.Struct, frozen=True):
+class Partition(msgspec.Struct, frozen=True, gc=False):
     partition_id: str
     asset_id: str
     asset_key: str
