@@ -75,7 +75,7 @@ class SimFuture:
             self._callbacks.append(callback)
 
     def __await__(self) -> Generator[Any, Any, Any]:
-        if not self._done:
+        while not self._done:
             yield self
         if self._error is not None:
             raise self._error
@@ -85,7 +85,7 @@ class SimFuture:
 class SimTask:
     """A spawned coroutine."""
 
-    __slots__ = ("_cancel", "_coroutine", "_waits", "ended", "name", "process", "retrieved", "scheduler")
+    __slots__ = ("_cancel", "_coroutine", "_waits", "ended", "name", "process", "queued", "retrieved", "scheduler")
 
     def __init__(
         self, scheduler: "Scheduler", process: "Process | None", coroutine: Coroutine[Any, Any, Any], name: str
@@ -95,6 +95,7 @@ class SimTask:
         self.name = name
         self.ended = SimFuture()
         self.retrieved = False
+        self.queued = False
         self._coroutine = coroutine
         self._cancel = False
         self._waits = 0  # which of its waits a wake-up is for; a cancelled wait must not wake it twice
@@ -114,6 +115,7 @@ class SimTask:
         return self.ended.__await__()
 
     def step(self) -> None:
+        self.queued = False
         try:
             if self._cancel:
                 self._cancel = False
@@ -254,6 +256,9 @@ class Scheduler:
 
     def make_ready(self, task: SimTask) -> None:
         process = task.process
+        if task.queued:
+            return
+        task.queued = True
         if process is None or (process.alive and not process.stalled):
             self.ready.append(task)
         elif process.alive:
@@ -327,14 +332,11 @@ class SimRuntime(Runtime):
         self.scheduler.after(seconds, lambda: first.set(None))
         try:
             await first
-            expired = not task.done()
-            if expired:
-                task.cancel()
-            try:
-                result: T = await task
-            except Cancelled:
-                raise TimeoutError from None
-            return result
         except Cancelled:
             task.cancel()
             raise
+        if not task.done():
+            task.cancel()
+            raise TimeoutError
+        result: T = await task
+        return result

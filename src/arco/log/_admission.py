@@ -73,12 +73,13 @@ class Admission:
     async def admit(self, command: Command, new: Sequence[NewEvent], now: int) -> list[Admitted]:
         """The command's events as they will stand in the log."""
         key, keyhash = (command.key, command.request_hash()) if command.key else ("", "")
+        received = format_time(now)
         admitted = []
         for event in new:
             full = Event(
                 id=event.id or new_ulid(self._runtime, self._runtime),
                 type=event.type,
-                time=event.time or format_time(now),
+                time=event.time or received,
                 source=event.source,
                 actor=command.actor,
                 operation=command.operation,

@@ -11,7 +11,7 @@ from typing import Protocol
 
 import msgspec
 
-from arco.core import OutcomeUnknown, Outdated, Runtime, Superseded, Unavailable, new_ulid
+from arco.core import OutcomeUnknown, Outdated, Runtime, Superseded, Unavailable, new_ulid, parse_request_key
 from arco.log._admission import Admission
 from arco.log._event import Command, Receipt
 from arco.log._follower import Follower
@@ -91,7 +91,7 @@ class Gateway:
         Raises `Invalid` or `Refused` if it will not be carried out, `Unavailable` if nothing happened and it may be
         tried again, `OutcomeUnknown` (with the operation id) if it may have happened.
         """
-        command = self._with_event_ids(command)
+        command = self._entered(command)
         maybe_done = False
         for _ in range(ROUNDS):
             try:
@@ -133,8 +133,10 @@ class Gateway:
         if self._owner is not None:
             await self._owner.close()
 
-    def _with_event_ids(self, command: Command) -> Command:
+    def _entered(self, command: Command) -> Command:
         """Ids are minted where a command enters, so that a command that lands twice carries the same events."""
+        if command.key:
+            command = msgspec.structs.replace(command, key=parse_request_key(command.key))
         if all(event.id for event in command.events):
             return command
         events = tuple(

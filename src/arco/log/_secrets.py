@@ -259,7 +259,7 @@ def _path(place: _Place, secret: object) -> str:
 def _step(place: _Place, secret: object) -> str:
     if place.key is None:
         return f"[{place.number}]"
-    repeats = isinstance(secret, str) and secret in place.key
+    repeats = isinstance(secret, str) and secret != "" and secret in place.key
     if repeats or len(place.key) > _MAX_KEY or _shape_of(place.key):
         return f".<key {place.number}>"
     return f".{place.key}" if _PLAIN_KEY.fullmatch(place.key) else f"[{json.dumps(place.key)}]"

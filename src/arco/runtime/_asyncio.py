@@ -18,26 +18,42 @@ _BOOT_CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
 
 class _Future:
-    """A future that survives the cancellation of whoever waits for it."""
+    """A future that survives the cancellation of whoever waits for it: each waiter has an asyncio future of its own."""
+
+    __slots__ = ("_done", "_error", "_value", "_waiters")
 
     def __init__(self) -> None:
-        self._inner: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self._done = False
+        self._value: Any = None
+        self._error: BaseException | None = None
+        self._waiters: list[asyncio.Future[None]] = []
 
     def done(self) -> bool:
-        return self._inner.done()
+        return self._done
 
     def set(self, value: Any) -> None:
-        if not self._inner.done():
-            self._inner.set_result(value)
+        self._settle(value, None)
 
     def fail(self, error: BaseException) -> None:
-        if not self._inner.done():
-            self._inner.set_exception(error)
-            # Whoever waited may be gone; a failure nobody collects is not a warning.
-            self._inner.exception()
+        self._settle(None, error)
+
+    def _settle(self, value: Any, error: BaseException | None) -> None:
+        if self._done:
+            return
+        self._done, self._value, self._error = True, value, error
+        for waiter in self._waiters:
+            if not waiter.done():
+                waiter.set_result(None)
+        self._waiters = []
 
     def __await__(self) -> Generator[Any, Any, Any]:
-        return asyncio.shield(self._inner).__await__()
+        if not self._done:
+            waiter = asyncio.get_running_loop().create_future()
+            self._waiters.append(waiter)
+            yield from waiter
+        if self._error is not None:
+            raise self._error
+        return self._value
 
 
 class AsyncRuntime:
@@ -72,4 +88,5 @@ class AsyncRuntime:
         return _Future()
 
     async def timeout(self, seconds: float, coroutine: Coroutine[Any, Any, T]) -> T:
-        return await asyncio.wait_for(coroutine, seconds)
+        async with asyncio.timeout(seconds):
+            return await coroutine

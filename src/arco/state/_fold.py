@@ -72,76 +72,79 @@ def advance(retention: Retention, table: str, position: int, before: int) -> Non
 class _Group:
     """The rows of one group during a stage. Writes of a rejected input are taken back."""
 
-    __slots__ = ("_batch", "_changes", "_input", "_prior", "_undo", "_writes", "key")
+    __slots__ = ("_batch", "_input", "_prior", "_retention", "_undo", "_writes", "key")
 
     def __init__(self, key: str, batch: "_Batch", tables: Sequence[Table]) -> None:
         self.key = key
         self._batch = batch
+        self._retention = batch.retention
         self._prior = {table.name: batch.source.group(table, key) for table in tables}
         self._writes: dict[str, Rows] = {table.name: batch.writes[table.name].setdefault(key, {}) for table in tables}
         self._undo: list[tuple[Rows, Key, Versioned | None]] = []
-        self._changes: list[Input] = []
         self._input: Input
 
     def get(self, table: Table, key: Key) -> Any:
         name = table.name
         found = self._writes[name].get(key) or self._prior[name].get(key)
-        if found is None or found[1] is None:
+        if found is None:
             return None
-        if name in self._batch.retention and self._expired(table, found[1]):
+        row = found[1]
+        if name in self._retention and row is not None and self._expired(table, row):
             return None
-        return found[1]
+        return row
 
     def rows(self, table: Table) -> list[Any]:
         found = {**self._prior[table.name], **self._writes[table.name]}
         rows = [row for _, (_, row) in sorted(found.items()) if row is not None]
-        if table.name in self._batch.retention:
+        if table.name in self._retention:
             rows = [row for row in rows if not self._expired(table, row)]
         return rows
 
     def put(self, table: Table, row: Any) -> None:
         key = table.key_of(row)
-        before = self.get(table, key)
         if table.kind is Kind.FACT:
-            if before is not None:
+            if self.get(table, key) is not None:
                 raise Reject(f"{table.name} has a row with the key {key} already")
-            if table.name in self._batch.retention and self._expired(table, row):
+            if table.name in self._retention and self._expired(table, row):
                 raise Reject(f"older than the retention of {table.name}")
         if table.group_of(row) != self.key:
             raise Reject(f"a row of {table.name} belongs to group {table.group_of(row)!r}, not {self.key!r}")
-        self._write(table, key, before, row)
+        self._write(table, key, row)
 
     def delete(self, table: Table, key: Key) -> None:
         if table.kind is Kind.FACT:
             raise Reject(f"{table.name} holds facts, which are never deleted")
-        before = self.get(table, key)
-        if before is not None:
-            self._write(table, key, before, None)
+        if self.get(table, key) is not None:
+            self._write(table, key, None)
 
-    def _write(self, table: Table, key: Key, before: Any, row: Any) -> None:
-        writes, item = self._writes[table.name], self._input
+    def _write(self, table: Table, key: Key, row: Any) -> None:
+        name, item = table.name, self._input
+        if name in self._batch.watched:
+            change = Change(name, self.get(table, key), row)
+            self._batch.changes.append(Input(item.position, item.received, item.event, change))
+        writes = self._writes[name]
         self._undo.append((writes, key, writes.get(key)))
         writes[key] = (item.position, row)
-        if table.name in self._batch.watched:
-            self._changes.append(Input(item.position, item.received, item.event, Change(table.name, before, row)))
 
     def _expired(self, table: Table, row: Any) -> bool:
-        limit = cutoff(self._batch.retention, table.name, self._input.position)
+        limit = cutoff(self._retention, table.name, self._input.position)
         return limit is not None and table.time_of is not None and table.time_of(row) < limit
 
-    def run(self, stage: Stage, item: Input) -> list[Input]:
-        """Fold one input; the changes it made, or `Reject` and nothing changed."""
-        self._input, self._undo, self._changes = item, [], []
+    def run(self, stage: Stage, item: Input) -> None:
+        """Fold one input, or `Reject` and nothing changed."""
+        self._input = item
+        self._undo.clear()
+        noted = len(self._batch.changes)
         try:
             stage.fold(self, item)
         except Reject:
+            del self._batch.changes[noted:]
             for writes, key, old in reversed(self._undo):
                 if old is None:
                     del writes[key]
                 else:
                     writes[key] = old
             raise
-        return self._changes
 
 
 class _Batch:
@@ -155,6 +158,8 @@ class _Batch:
         self.retention: Retention = {name: list(steps) for name, steps in retention.items()}
         self.skipped: dict[str, Skipped] = {}
         self.rejected: list[Input] = []
+        self.changes: list[Input] = []
+        """What the stages of the domain that runs did to watched tables."""
 
     def reject(self, item: Input, domain: str, reason: str) -> None:
         row = Rejection(f"{item.position}:{domain}", item.position, item.event.type, domain, reason, item.received)
@@ -180,7 +185,7 @@ class _Batch:
         return inputs
 
     async def run_domain(self, domain: Domain, inputs: list[Input]) -> None:
-        changes: list[Input] = []
+        self.changes = []
         for stage in domain.stages:
             wanted, watched = set(stage.events), {table.name for table in stage.changes}
             if "*" in wanted:
@@ -188,31 +193,30 @@ class _Batch:
             else:
                 mine = [item for item in inputs if item.event.type in wanted and item.payload is not None]
             if watched:
-                mine = mine + [item for item in changes if item.payload.table in watched]
+                mine = mine + [item for item in self.changes if item.payload.table in watched]
                 mine.sort(key=_by_position)
-            changes += await self.run_stage(stage, domain.name, mine)
+            await self.run_stage(stage, domain.name, mine)
 
-    async def run_stage(self, stage: Stage, domain: str, items: Iterable[Input]) -> list[Input]:
-        changes: list[Input] = []
-        work: list[tuple[str, Input]] = []
+    async def run_stage(self, stage: Stage, domain: str, items: Iterable[Input]) -> None:
+        work: list[tuple[Input, tuple[str, ...]]] = []
         for item in items:
             try:
-                work += [(key, item) for key in stage.group(item)]
+                keys = stage.group(item)
             except Reject as error:
                 self.reject(item, domain, str(error))
-        keys = {key for key, _ in work}
+            else:
+                if keys:
+                    work.append((item, keys))
+        named = dict.fromkeys(key for _, keys in work for key in keys)
         for table in stage.tables:
-            await self.source.load(table, {bucket_of(key) for key in keys})
-        groups: dict[str, _Group] = {}
-        for key, item in work:
-            group = groups.get(key)
-            if group is None:
-                group = groups[key] = _Group(key, self, stage.tables)
-            try:
-                changes += group.run(stage, item)
-            except Reject as error:
-                self.reject(item, domain, str(error))
-        return changes
+            await self.source.load(table, {bucket_of(key) for key in named})
+        groups = {key: _Group(key, self, stage.tables) for key in named}
+        for item, keys in work:
+            for key in keys:
+                try:
+                    groups[key].run(stage, item)
+                except Reject as error:
+                    self.reject(item, domain, str(error))
 
 
 def _by_position(item: Input) -> int:

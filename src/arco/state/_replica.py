@@ -281,9 +281,8 @@ class ReplicaDraft:
 
 def _events(segments: Sequence[tuple[Segment, Link]], through: int | None) -> Iterable[tuple[int, int, Event]]:
     for segment, _ in segments:
-        header = segment.header
-        for index, event in enumerate(segment.events):
-            position = position_of(header.number, index)
+        received, first = segment.header.received, position_of(segment.header.number, 0)
+        for position, event in enumerate(segment.events, first):
             if through is not None and position > through:
                 return
-            yield position, header.received, event
+            yield position, received, event

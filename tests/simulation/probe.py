@@ -1,0 +1,90 @@
+"""What a run counts: faults that happened, recovery paths that were taken, operations that were done.
+
+Over a set of seeds every fault and every path must have happened at least once; else the set proves nothing about it.
+"""
+
+from collections import Counter
+from dataclasses import dataclass, field
+
+__all__ = ["FAULTS", "PATHS", "Probe"]
+
+FAULTS: dict[str, str] = {
+    "crash before": "the process dies before its operation is applied",
+    "crash after": "the operation is applied, the process dies before the answer",
+    "crash": "the process dies anywhere else",
+    "lost in flight": "sent by a process that died, never applied",
+    "applied in flight": "sent by a process that died, applied afterwards",
+    "error before": "5xx, nothing applied",
+    "applied then error": "applied, answered 5xx",
+    "applied then timeout": "applied, no answer",
+    "conflict": "409, nothing applied",
+    "throttled": "429, nothing applied",
+    "delayed apply": "applied after the client gave up",
+    "slow": "answered after seconds",
+    "stalled": "a process stands still for seconds",
+    "suspended": "a process sleeps for hours",
+    "clock jump": "a wall clock jumps",
+    "owner change": "another process takes the log over",
+    "message lost": "a forwarded command never arrives",
+    "answer lost": "the answer of a forwarded command never arrives",
+    "message delayed": "a forwarded command arrives after its sender gave up",
+    "message duplicated": "a forwarded command arrives twice",
+    "message reordered": "a forwarded command overtakes an earlier one",
+    "request cancelled": "a caller goes away while its command is under way",
+    "lost object": "an operator deletes what must exist",
+}
+
+PATHS: dict[str, str] = {
+    "create lost": "somebody else had the number",
+    "won after unknown": "a create without an answer turned out to be won",
+    "lost after unknown": "a create without an answer turned out to be lost",
+    "outcome open": "a create could not be settled for a while",
+    "fenced by floor": "a number below the floor was not taken for won",
+    "takeover": "a process replaced a silent owner",
+    "forwarded": "a command was carried out by another process",
+    "superseded owner": "an owner found another one in its place",
+    "replayed by operation": "a repeated command was recognised by its operation",
+    "replayed by key": "a repeated request was recognised by its key",
+    "key conflict": "a key used for another request was refused",
+    "answered unknown": "a caller was told that the outcome is unknown",
+    "unknown had landed": "an operation of unknown outcome is in the log",
+    "unknown had not landed": "an operation of unknown outcome is not in the log",
+    "cancelled but landed": "a caller was gone, its command was carried out",
+    "duplicate recorded": "a recorded fact stands in the log twice and in the state once",
+    "manifest lost": "another compactor published first",
+    "merge adopted": "a merge replaced its inputs",
+    "merge dropped": "a merge was forgotten because its inputs were gone",
+    "merge finished by another": "a merge's result came from somebody else",
+    "rebuild swapped": "a rebuild replaced all layers at once",
+    "rebuild given up": "a rebuild found that somebody else went on",
+    "skipped type refolded": "a program that knows a skipped type folded it anew",
+    "outdated only reads": "a program older than the data refused to write",
+    "files collected": "unreachable files were deleted",
+    "manifests collected": "superseded manifests were deleted below a floor",
+    "evicted and reloaded": "rows were dropped from memory and read again",
+    "history read": "a reader opened an older revision",
+    "position read": "a reader folded forward from an older revision",
+    "retention advanced": "facts expired",
+    "pinned kept": "a pinned revision outlived the others",
+    "lost object noticed": "a missing object stopped the work",
+}
+
+
+@dataclass
+class Probe:
+    faults: Counter[str] = field(default_factory=Counter)
+    paths: Counter[str] = field(default_factory=Counter)
+    operations: Counter[str] = field(default_factory=Counter)
+
+    def fault(self, kind: str) -> None:
+        assert kind in FAULTS, kind
+        self.faults[kind] += 1
+
+    def path(self, kind: str) -> None:
+        assert kind in PATHS, kind
+        self.paths[kind] += 1
+
+    def add(self, other: "Probe") -> None:
+        self.faults.update(other.faults)
+        self.paths.update(other.paths)
+        self.operations.update(other.operations)
