@@ -1,0 +1,142 @@
+"""`command`: makes a coroutine a command. Every command gets the common options, a `Session`, and the same end.
+
+    ArcoError            its message, its exit code, no traceback
+    Ctrl-C               130
+    a reader that left   141, as a shell reports it (`arco log cat | head`)
+    anything else        1, one line, and the way to the traceback: --traceback
+"""
+
+import asyncio
+import inspect
+import os
+import sys
+from collections.abc import Awaitable, Callable, Coroutine
+from dataclasses import dataclass
+from typing import Any, Concatenate, ParamSpec
+
+import typer
+from rich.traceback import Traceback
+
+from arco.cli._open import Project, find_project
+from arco.cli._options import (
+    JsonOption,
+    StoreOption,
+    StoreOptionsOption,
+    TenantOption,
+    TracebackOption,
+    WorkspaceOption,
+)
+from arco.cli._output import Output
+from arco.core import ArcoError, Invalid
+from arco.runtime import AsyncRuntime
+
+__all__ = ["EXIT_INTERRUPTED", "EXIT_UNEXPECTED", "Session", "command"]
+
+P = ParamSpec("P")
+
+EXIT_UNEXPECTED = 1
+EXIT_INTERRUPTED = 130
+EXIT_READER_LEFT = 141
+
+
+@dataclass(frozen=True)
+class Session:
+    """What a command runs with."""
+
+    project: Project
+    output: Output
+    runtime: AsyncRuntime
+
+
+Body = Callable[Concatenate[Session, P], Coroutine[Any, Any, int | None]]
+"""A command: takes a session and its own options, returns its exit code or None for 0."""
+
+
+def command(app: typer.Typer, name: str | None = None) -> Callable[[Body[P]], Body[P]]:
+    """Register a coroutine as a command of an app; its docstring is the help."""
+
+    def register(body: Body[P]) -> Body[P]:
+        app.command(name or body.__name__)(_runnable(body))
+        return body
+
+    return register
+
+
+def _common(
+    as_json: JsonOption = False,
+    store: StoreOption = None,
+    tenant_id: TenantOption = None,
+    workspace_id: WorkspaceOption = None,
+    store_options: StoreOptionsOption = None,
+    traceback: TracebackOption = False,
+) -> None:
+    """The options every command has; only the signature is used."""
+
+
+def _runnable(body: Body[P]) -> Callable[..., None]:
+    """A function with the body's parameters and the common ones, as Typer reads them from its signature."""
+    own = list(inspect.signature(body).parameters.values())[1:]
+    common = list(inspect.signature(_common).parameters.values())
+    names = {parameter.name for parameter in own}
+
+    def run(**given: Any) -> None:
+        mine = {name: value for name, value in given.items() if name in names}
+        shared = {name: value for name, value in given.items() if name not in names}
+        raise typer.Exit(_run(lambda session: body(session, **mine), **shared))
+
+    parameters = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in (*own, *common)]
+    vars(run)["__signature__"] = inspect.Signature(parameters)
+    run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    run.__doc__ = body.__doc__
+    return run
+
+
+def _run(
+    body: Callable[[Session], Awaitable[int | None]],
+    *,
+    as_json: bool,
+    traceback: bool,
+    store_options: list[str] | None,
+    **flags: object,
+) -> int:
+    output = Output(as_json=as_json)
+    try:
+        project = find_project(os.environ, {**flags, "store_options": _parse_options(store_options)})
+        return asyncio.run(_call(body, Session(project, output, AsyncRuntime()))) or 0
+    except ArcoError as error:
+        if traceback:
+            output.aside.print(Traceback())
+        output.arco_error(error)
+        return error.exit_code
+    except KeyboardInterrupt:
+        output.note("interrupted")
+        return EXIT_INTERRUPTED
+    except BrokenPipeError:
+        # The interpreter flushes once more on its way out; there is nobody to flush to.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return EXIT_READER_LEFT
+    except Exception as error:  # noqa: BLE001 - the border: whatever nobody expected ends here, in one line
+        if traceback:
+            output.aside.print(Traceback())
+        message = f"{type(error).__name__}: {error}; this is a fault of arco: --traceback shows where it arose"
+        output.error("Unexpected", message, {})
+        return EXIT_UNEXPECTED
+
+
+async def _call(body: Callable[[Session], Awaitable[int | None]], session: Session) -> int | None:
+    return await body(session)
+
+
+def _parse_options(given: list[str] | None) -> dict[str, str] | None:
+    """`NAME=VALUE` texts as a table. No error shows a value: it may be a credential."""
+    if not given:
+        return None
+    options: dict[str, str] = {}
+    for text in given:
+        name, equals, value = text.partition("=")
+        if not equals:
+            raise Invalid("--store-option takes NAME=VALUE, such as region=eu-west-1")
+        if name in options:
+            raise Invalid(f"--store-option {name!r} is given twice; give it once")
+        options[name] = value
+    return options

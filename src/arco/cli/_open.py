@@ -1,0 +1,124 @@
+"""From settings to an open workspace: which `arco.toml`, which store, and how much of the workspace to open.
+
+- `Reader`: what a command needs that only looks. Nothing is started, nothing is written, and a damaged manifest does
+  not keep anybody from reading the log.
+- `writing`: the whole `Workspace`, for commands that publish.
+"""
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from arco.core import Invalid, Loaded, load_settings
+from arco.log import HintFile, Place
+from arco.runtime import DEFINITIONS, AsyncRuntime, Incarnation, Workspace, read_incarnation
+from arco.state import Cadence, Definition, Layout, Revisions
+from arco.storage import RequestCounts, Role, RoleStore, Scope, Sequence, Store, Tail, open_store
+
+__all__ = ["CONFIG_NAME", "Project", "Reader", "definitions", "find_project", "open_base", "reading", "writing"]
+
+CONFIG_NAME = "arco.toml"
+
+
+@dataclass(frozen=True)
+class Project:
+    """Settings, and the folder they hold in: that of `arco.toml`, or the current one if there is none."""
+
+    loaded: Loaded
+    toml: Path | None
+    folder: Path
+
+    @property
+    def scope(self) -> Scope:
+        settings = self.loaded.settings
+        return Scope(settings.tenant_id, settings.workspace_id)
+
+    @property
+    def store(self) -> str:
+        """The store's URL with a whole path. What was said here and now is relative to here, what `arco.toml` or the
+        default says is relative to the project's folder."""
+        url = self.loaded.settings.store
+        scheme, _, rest = url.partition("://")
+        if scheme == "memory":
+            raise Invalid("a store in memory ends with the command that opened it; use file://, s3:// or az://")
+        if scheme != "file" or not rest or rest.startswith("~"):
+            return url
+        here = self.loaded.origin["store"] not in ("default", CONFIG_NAME)
+        return f"file://{(Path.cwd() if here else self.folder) / rest}"
+
+
+def find_project(environ: Mapping[str, str], flags: Mapping[str, object]) -> Project:
+    """Settings from the nearest `arco.toml` at or above the current folder, the environment and the flags."""
+    here = Path.cwd()
+    toml = next((found for folder in (here, *here.parents) if (found := folder / CONFIG_NAME).is_file()), None)
+    return Project(load_settings(toml, environ, flags), toml, toml.parent if toml else here)
+
+
+def definitions(log: str | None) -> list[Definition]:
+    """What this program knows of one log, or of all."""
+    return [known for known in DEFINITIONS if log in (None, known.log)]
+
+
+@dataclass(frozen=True)
+class Reader:
+    """A workspace as somebody finds it who only looks."""
+
+    base: Store
+    scope: Scope
+    incarnation: Incarnation
+    runtime: AsyncRuntime
+    counts: RequestCounts
+
+    def handle(self, role: Role = Role.READER) -> RoleStore:
+        return RoleStore(self.base, self.scope, role, self.counts)
+
+    def place(self, log: str) -> Place:
+        return Place(self.scope.tenant, self.scope.workspace, self.incarnation.id, log)
+
+    def ledger(self, log: str) -> Sequence:
+        return Sequence(self.handle(), Layout(self.place(log)).ledger, self.runtime)
+
+    async def tail(self, log: str) -> Tail:
+        """The newest segment of a log."""
+        hint = await HintFile(self.handle(), Layout(self.place(log)).ledger_hint, self.runtime).read()
+        return await self.ledger(log).tail(hint.number)
+
+    def revisions(self, log: str) -> Revisions:
+        return Revisions(self.handle(), self.place(log), self.runtime)
+
+
+@asynccontextmanager
+async def open_base(project: Project, runtime: AsyncRuntime) -> AsyncIterator[Store]:
+    """The store itself, whether or not there is a workspace in it."""
+    store = open_store(project.store, project.loaded.settings.store_options, clock=runtime)
+    try:
+        yield store
+    finally:
+        await store.close()
+
+
+@asynccontextmanager
+async def reading(project: Project, runtime: AsyncRuntime) -> AsyncIterator[Reader]:
+    async with open_base(project, runtime) as base:
+        incarnation = await read_incarnation(base, project.scope, runtime)
+        yield Reader(base, project.scope, incarnation, runtime, RequestCounts())
+
+
+@asynccontextmanager
+async def writing(project: Project, runtime: AsyncRuntime, log: str | None) -> AsyncIterator[Workspace]:
+    """The workspace with the roles that publish. It owns no log, and no loop runs: the command says what happens."""
+    settings = project.loaded.settings
+    cadence = Cadence(interval=settings.publish_interval_ms / 1000, fan_in=settings.merge_fan_in)
+    async with open_base(project, runtime) as base:
+        opened = await Workspace.open(
+            base,
+            project.scope,
+            runtime,
+            definitions=definitions(log),
+            compact=False,
+            may_own=False,
+            cadence=cadence,
+        )
+        async with opened:
+            yield opened

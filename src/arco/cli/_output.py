@@ -1,0 +1,148 @@
+"""What a command says: tables for people or one JSON document for programs, progress and errors on standard error.
+
+Everything that comes from a workspace is shown with its control characters written out, so that no event can move a
+cursor, recolour a terminal or pass for another name; nothing of it is taken for Rich markup.
+"""
+
+import json
+import re
+import sys
+import unicodedata
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import IO, Any
+
+from rich import box
+from rich.console import Console, RenderableType
+from rich.filesize import decimal
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+from rich.text import Text
+
+from arco.core import ArcoError
+from arco.log import index_of, number_of
+
+__all__ = ["Output", "cell", "dump", "grid", "say", "shown_position", "shown_size", "visible"]
+
+UNLIMITED = 10_000
+"""Columns of an output that is no terminal: what reads it breaks no lines."""
+
+# JSON escapes the lower controls itself; these are allowed in JSON and unwanted on a terminal or in UTF-8.
+_UNSAFE = re.compile("[\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+_INVISIBLE = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
+
+
+class Output:
+    """Where one command speaks. `emit` ends it; everything else is said on the way, on standard error."""
+
+    def __init__(self, *, as_json: bool) -> None:
+        self.as_json = as_json
+        self.people = _console(sys.stdout)
+        self.aside = _console(sys.stderr)
+
+    def emit(self, document: object, *people: RenderableType) -> None:
+        """The command's answer, in the form that was asked for."""
+        if self.as_json:
+            self.line(dump(document, indent=2))
+            return
+        for part in people:
+            self.people.print(part)
+
+    def line(self, text: str) -> None:
+        """One line for programs. Written at once: somebody may be following."""
+        sys.stdout.write(f"{text}\n")
+        sys.stdout.flush()
+
+    def note(self, message: str) -> None:
+        self.aside.print(Text(visible(message), "dim"), soft_wrap=True)
+
+    def error(self, name: str, message: str, details: dict[str, Any]) -> None:
+        if self.as_json:
+            document = {"error": {"name": name, "message": message, "details": details}}
+            sys.stderr.write(f"{dump(document)}\n")
+        else:
+            self.aside.print(Text("error: ", "bold red") + Text(visible(message)), soft_wrap=True)
+
+    def arco_error(self, error: ArcoError) -> None:
+        self.error(error.name, error.message, error.details)
+
+    @contextmanager
+    def progress(self, what: str) -> Iterator[Callable[[int, int], None]]:
+        """A bar while something long goes on, if somebody watches. Yields what reports (done, total)."""
+        columns = (
+            TextColumn("{task.description}"),
+            BarColumn(bar_width=30),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+        )
+        watched = self.aside.is_terminal
+        with Progress(*columns, console=self.aside, transient=True, disable=not watched) as bar:
+            task = bar.add_task(what, total=None)
+            yield lambda done, total: bar.update(task, completed=done, total=total)
+
+
+def _console(stream: IO[str]) -> Console:
+    console = Console(file=stream, highlight=False)
+    if not console.is_terminal:
+        console.width = UNLIMITED
+    return console
+
+
+def dump(document: object, *, indent: int | None = None) -> str:
+    """JSON text that is safe to show: what a terminal would act on is escaped."""
+    separators = None if indent else (",", ":")
+    text = json.dumps(document, ensure_ascii=False, indent=indent, separators=separators, default=str)
+    return _UNSAFE.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+
+
+def visible(text: str) -> str:
+    """The text on one line, with characters that cannot be seen written as escapes."""
+    if text.isprintable():
+        return text
+    return "".join(_escaped(char) if unicodedata.category(char) in _INVISIBLE else char for char in text)
+
+
+def _escaped(char: str) -> str:
+    return char.encode("unicode_escape").decode("ascii")
+
+
+def cell(value: object) -> Text:
+    """A value as it stands in a table."""
+    match value:
+        case None:
+            return Text("-", "dim")
+        case Text():
+            return value
+        case bool():
+            return Text("yes" if value else "no")
+        case int():
+            return Text(f"{value:,}")
+        case str():
+            return Text(visible(value))
+        case _:
+            return Text(visible(dump(value)))
+
+
+def grid(headers: Sequence[str], rows: Iterable[Sequence[object]], *, title: str = "") -> Table:
+    """A table; columns of integers stand to the right."""
+    body = [list(row) for row in rows]
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, title=title or None, title_justify="left", title_style="bold")
+    for index, header in enumerate(headers):
+        numbers = bool(body) and all(type(row[index]) is int for row in body)
+        table.add_column(header, justify="right" if numbers else "left", overflow="fold")
+    for row in body:
+        table.add_row(*(cell(value) for value in row))
+    return table
+
+
+def say(text: str, style: str = "") -> Text:
+    return Text(visible(text), style)
+
+
+def shown_position(position: int) -> str:
+    """A position as people write it: `segment:index`."""
+    return f"{number_of(position)}:{index_of(position)}"
+
+
+def shown_size(count: int) -> str:
+    return decimal(count)
