@@ -1,7 +1,7 @@
 """Doubles of the ports: a runtime whose clock and chance the test controls, and a store that fails when told to.
 
-`run` drives a coroutine on a loop where nothing waits: as soon as only timers are left, the clock jumps to the next one.
-So a test of hours takes milliseconds, and a test that would hang fails. It is made for `MemoryStore`, which never
+`run` drives a coroutine on a loop where nothing waits: as soon as only timers are left, the clock jumps to the next
+one. So a test of hours takes milliseconds, and a test that would hang fails. It is made for `MemoryStore`, which never
 suspends; with stores that work in threads use `asyncio.run`, on which `FakeRuntime` counts real seconds.
 """
 

@@ -95,6 +95,7 @@ NAMES = [
     ("a private key", "privateKey"),
     ("a private key", "SSH_PRIVATE_KEY"),
     ("an authorization header", "Authorization"),
+    ("an authorization header", "proxyAuthorization"),
     ("an authorization header", "proxy-authorization"),
     ("an authorization header", "HTTP_AUTHORIZATION"),
     ("an Azure storage account key", "spark.hadoop.fs.azure.account.key.acct.dfs.core.windows.net"),
@@ -154,6 +155,9 @@ HARMLESS_VALUES = [
 
 SCHEMA = pa.schema([("password", pa.string()), ("token", pa.binary()), ("amount", pa.decimal128(38, 9))] * 20)
 ORDINARY_TEXTS = [
+    "postgres://{user}:{password}@{host}/db",
+    "postgres://u:***@h/db",
+    "postgres://u:${PASSWORD}@h/db",
     "01JCR4T8K3M9ZQ2XW5V7B6N0PE",
     hashlib.sha256(b"arco").hexdigest(),
     hashlib.sha512(b"arco").hexdigest(),
@@ -185,9 +189,6 @@ LOOKALIKES = [
     base64.urlsafe_b64encode(b'{"page":2,"after":"01JCR4T8K3M9ZQ2XW5V7B6N0PE"}').decode(),
     "jdbc:sqlserver://h:1433;database=d;user=me@srv;password=${PASSWORD};",
     "jdbc:postgresql://h/db?user=u&password=***&ssl=true",
-    "postgres://u:${PASSWORD}@h/db",
-    "postgres://u:***@h/db",
-    "postgres://{user}:{password}@{host}/db",
     "task_live_0123456789abcdefghij",
     "this risk_test_0123456789abcdef is a name",
     "my_npm_0123456789abcdefghijklmnopqrstuvwxyz",

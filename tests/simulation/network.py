@@ -90,5 +90,3 @@ class SimForwarder:
             # A dead process says nothing; whoever sent it waits until it loses patience.
 
         network.scheduler.after(delay, arrive)
-
-

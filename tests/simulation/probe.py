@@ -20,6 +20,7 @@ FAULTS: dict[str, str] = {
     "conflict": "409, nothing applied",
     "throttled": "429, nothing applied",
     "delayed apply": "applied after the client gave up",
+    "outage": "the store answers nothing for a while",
     "slow": "answered after seconds",
     "stalled": "a process stands still for seconds",
     "suspended": "a process sleeps for hours",

@@ -140,6 +140,7 @@ class SimTask:
             self.scheduler.make_ready(self)
 
     def _end(self, value: Any, error: BaseException | None) -> None:
+        self.scheduler.tasks.pop(self, None)
         if self.process is not None:
             self.process.tasks.pop(self, None)
         if error is None:
@@ -152,6 +153,7 @@ class SimTask:
     def drop(self) -> None:
         """The process died: forget the coroutine. Its cleanup runs, but nobody is alive to see it."""
         self._waits += 1
+        self.scheduler.tasks.pop(self, None)
         self._coroutine.close()
 
 
@@ -215,6 +217,7 @@ class Scheduler:
         self.ready: list[SimTask] = []
         self.dying: list[Process] = []
         self.failed: list[tuple[SimTask, BaseException]] = []
+        self.tasks: dict[SimTask, None] = {}
         self._timers: list[tuple[float, int, Callable[[], None]]] = []
         self._sequence = 0
         self._random = self.child("schedule")
@@ -246,13 +249,20 @@ class Scheduler:
 
     def spawn(self, coroutine: Coroutine[Any, Any, Any], name: str, process: Process | None = None) -> SimTask:
         task = SimTask(self, process, coroutine, name)
+        self.tasks[task] = None
         if process is not None:
             if not process.alive:
-                coroutine.close()
+                task.drop()
                 return task
             process.tasks[task] = None
         self.make_ready(task)
         return task
+
+    def close(self) -> None:
+        """The run is over: drop every coroutine that is left."""
+        while self.tasks:
+            for task in list(self.tasks):
+                task.drop()
 
     def make_ready(self, task: SimTask) -> None:
         process = task.process

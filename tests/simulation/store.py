@@ -121,6 +121,7 @@ class SimStore:
         self.mix = mix
         self.unsettled: set[str] = set()
         """Paths of creates that failed without a decision."""
+        self.outage_until = 0.0
         self._random = disk.scheduler.child(f"store {process.name}")
 
     async def get(self, path: str) -> bytes:
@@ -194,6 +195,8 @@ class SimStore:
         return result
 
     def _draw(self, faults: tuple[str, ...]) -> str | None:
+        if self.disk.scheduler.time < self.outage_until:
+            return "applied then error" if "conflict" in faults and self._random.random() < 0.2 else "error before"
         if not self.mix.rates:
             return None
         draw = self._random.random()

@@ -1,20 +1,15 @@
-"""Doubles for tests of state: a runtime in virtual time, a journal that writes segments, a node that compacts.
+"""What tests of state share: events, segments in memory, a journal that writes a log, a node that follows and publishes.
 
-Virtual time passes only when every coroutine waits, so an hour costs nothing and every run is the same.
+Time and chance come from `tests.doubles`.
 """
 
-import asyncio
-import random
-import selectors
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, TypeVar
 
 import msgspec
 import pyarrow as pa
 
-from arco.core import new_ulid
 from arco.log import FIRST_LINK, Event, Follower, Header, Link, Place, Segment, encode_segment, link_of
-from arco.runtime import AsyncRuntime
 from arco.state import (
     Cadence,
     Compactor,
@@ -29,36 +24,33 @@ from arco.state import (
     Snapshot,
     base_for,
     digest_rows,
+    empty_manifest,
+    snapshot_at_position,
     snapshot_at_revision,
 )
-from arco.storage import MemoryStore, ObjectInfo, RequestCounts, Role, RoleStore, Scope, Store
+from arco.storage import MemoryStore, RequestCounts, Role, RoleStore, Scope, Store
 from arco.storage import Sequence as Numbers
+from tests.doubles import START, FakeRuntime
 
 __all__ = [
-    "NOW",
     "PLACE",
-    "SCOPE",
+    "ROOT",
     "Journal",
     "Node",
-    "FakeRuntime",
-    "WrappedStore",
     "cut",
     "digests",
     "event",
     "open_node",
     "replica_of",
     "rows_of",
-    "run",
     "segments_of",
 ]
 
 T = TypeVar("T")
 
-NOW = 1_767_225_600_000_000
-"""When virtual time begins: 2026-01-01, in microseconds."""
-
-SCOPE = Scope("acme", "prod")
 PLACE = Place("acme", "prod", "inc-1", "activity")
+ROOT = "acme/prod"
+"""What `RoleStore` puts before every path."""
 
 
 def event(
@@ -69,7 +61,6 @@ def event(
     version: int = 1,
     command: str = "",
     key: str = "",
-    actor: str = "tester",
     span: int = 1,
 ) -> Event:
     return Event(
@@ -77,7 +68,7 @@ def event(
         type=kind,
         time="2026-01-01T00:00:00.000000Z",
         source="test",
-        actor=actor,
+        actor="tester",
         operation=operation,
         data=msgspec.Raw(msgspec.json.encode(payload)),
         version=version,
@@ -95,7 +86,7 @@ def _segment(
         1,
         place.log,
         number,
-        f"seg-{number}",
+        f"segment-{number}",
         link.sha256,
         place.incarnation,
         place.tenant,
@@ -115,13 +106,13 @@ def segments_of(batches: Iterable[Sequence[Event]], place: Place = PLACE) -> lis
     found: list[tuple[Segment, Link]] = []
     link = FIRST_LINK
     for batch in batches:
-        _, segment, link = _segment(place, link, batch, NOW + (link.number + 1) * 1_000_000, {}, False)
+        _, segment, link = _segment(place, link, batch, START + (link.number + 1) * 1_000_000, {}, False)
         found.append((segment, link))
     return found
 
 
 class Journal:
-    """Appends segments to a store as an owner would, without deciding anything."""
+    """Appends segments below the workspace's root as an owner would, without deciding anything."""
 
     def __init__(self, store: Store, runtime: FakeRuntime, place: Place = PLACE) -> None:
         self._store = store
@@ -134,7 +125,8 @@ class Journal:
         """The position of the last event."""
         received = max(self._runtime.now(), self.link.received)
         data, _, self.link = _segment(self._place, self.link, events, received, folds or {}, seal)
-        await self._store.put(self._sequence.path(self.link.number), data, only_if_absent=True)
+        root = f"{self._place.tenant}/{self._place.workspace}"
+        await self._store.put(f"{root}/{self._sequence.path(self.link.number)}", data, only_if_absent=True)
         return (self.link.number << 20) + max(len(events) - 1, 0)
 
 
@@ -144,9 +136,7 @@ class Node:
     def __init__(
         self,
         definition: Definition,
-        base: Store,
         runtime: FakeRuntime,
-        place: Place,
         revisions: Revisions,
         compactor: Compactor,
         replica: Replica,
@@ -155,9 +145,8 @@ class Node:
         counts: RequestCounts,
     ) -> None:
         self.definition = definition
-        self.base = base
         self.runtime = runtime
-        self.place = place
+        self.place = revisions.place
         self.revisions = revisions
         self.compactor = compactor
         self.replica = replica
@@ -166,12 +155,20 @@ class Node:
         self.counts = counts
 
     async def publish(self) -> Manifest:
+        """Fold what the log has and publish it."""
         await self.follower.catch_up()
         return await self.compactor.publish()
 
     async def snapshot(self) -> Snapshot:
+        """The newest revision, found from scratch."""
         head = await Revisions(self.store, self.place, self.runtime).head()
         return snapshot_at_revision(self.definition, self.store, head.manifest)
+
+    async def at(self, position: int) -> Snapshot:
+        revisions = Revisions(self.store, self.place, self.runtime)
+        head = (await revisions.head()).manifest
+        log = self.follower.sequence
+        return await snapshot_at_position(self.definition, self.store, self.place, revisions, log, head, position)
 
     async def digests(self) -> dict[str, str]:
         return await digests(self.definition, await self.snapshot())
@@ -205,7 +202,7 @@ async def open_node(
         name,
         cadence,
     )
-    return Node(definition, base, runtime, place, revisions, compactor, replica, follower, store, counts)
+    return Node(definition, runtime, revisions, compactor, replica, follower, store, counts)
 
 
 async def digests(definition: Definition, source: Any) -> dict[str, str]:
@@ -222,9 +219,7 @@ async def rows_of(source: Any, table: Any) -> list[dict[str, Any]]:
 async def replica_of(
     definition: Definition, batches: Sequence[Sequence[tuple[Segment, Link]]], place: Place = PLACE
 ) -> Replica:
-    """A replica that folded the batches from the beginning."""
-    from arco.state import empty_manifest
-
+    """A replica that folded the batches from the beginning, on no store."""
     replica = Replica(definition, LayerReader(MemoryStore()), empty_manifest(place))
     for batch in batches:
         await replica.apply(batch)

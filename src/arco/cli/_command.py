@@ -1,9 +1,9 @@
 """`command`: makes a coroutine a command. Every command gets the common options, a `Session`, and the same end.
 
-    ArcoError            its message, its exit code, no traceback
-    Ctrl-C               130
-    a reader that left   141, as a shell reports it (`arco log cat | head`)
-    anything else        1, one line, and the way to the traceback: --traceback
+ArcoError            its message, its exit code, no traceback
+Ctrl-C               130
+a reader that left   141, as a shell reports it (`arco log cat | head`)
+anything else        1, one line, and the way to the traceback: --traceback
 """
 
 import asyncio
@@ -75,6 +75,7 @@ def _common(
 
 def _runnable(body: Body[P]) -> Callable[..., None]:
     """A function with the body's parameters and the common ones, as Typer reads them from its signature."""
+    call: Callable[..., Awaitable[int | None]] = body
     own = list(inspect.signature(body).parameters.values())[1:]
     common = list(inspect.signature(_common).parameters.values())
     names = {parameter.name for parameter in own}
@@ -82,7 +83,7 @@ def _runnable(body: Body[P]) -> Callable[..., None]:
     def run(**given: Any) -> None:
         mine = {name: value for name, value in given.items() if name in names}
         shared = {name: value for name, value in given.items() if name not in names}
-        raise typer.Exit(_run(lambda session: body(session, **mine), **shared))
+        raise typer.Exit(_run(lambda session: call(session, **mine), **shared))
 
     parameters = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in (*own, *common)]
     vars(run)["__signature__"] = inspect.Signature(parameters)
@@ -106,7 +107,7 @@ def _run(
     except ArcoError as error:
         if traceback:
             output.aside.print(Traceback())
-        output.arco_error(error)
+        output.error(error)
         return error.exit_code
     except KeyboardInterrupt:
         output.note("interrupted")
@@ -119,7 +120,7 @@ def _run(
         if traceback:
             output.aside.print(Traceback())
         message = f"{type(error).__name__}: {error}; this is a fault of arco: --traceback shows where it arose"
-        output.error("Unexpected", message, {})
+        output.error(ArcoError(message))
         return EXIT_UNEXPECTED
 
 

@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from arco.core import Invalid, Loaded, load_settings
+from arco.core import Invalid, Loaded, StoreRefused, load_settings
 from arco.log import HintFile, Place
 from arco.runtime import DEFINITIONS, AsyncRuntime, Incarnation, Workspace, read_incarnation
 from arco.state import Cadence, Definition, Layout, Revisions
@@ -91,11 +91,21 @@ class Reader:
 @asynccontextmanager
 async def open_base(project: Project, runtime: AsyncRuntime) -> AsyncIterator[Store]:
     """The store itself, whether or not there is a workspace in it."""
+    _check_folder(project.store)
     store = open_store(project.store, project.loaded.settings.store_options, clock=runtime)
     try:
         yield store
     finally:
         await store.close()
+
+
+def _check_folder(url: str) -> None:
+    """Nothing can be stored below a file, and "there is no workspace" would be the wrong thing to say about it."""
+    if url.startswith("file://"):
+        path = Path(url.removeprefix("file://")).expanduser()
+        nearest = next(folder for folder in (path, *path.parents) if folder.exists())
+        if not nearest.is_dir():
+            raise StoreRefused(f"the store {url} cannot be a folder: {nearest} is a file; name another folder")
 
 
 @asynccontextmanager

@@ -26,7 +26,7 @@ class LogName(StrEnum):
     ACTIVITY = "activity"
 
 
-LogArgument = Annotated[LogName | None, typer.Argument(help="Only this log; both if none is named.", show_default=False)]
+LogArgument = Annotated[LogName | None, typer.Argument(help="Only this log; both if none is named.")]
 LogOption = Annotated[LogName | None, typer.Option("--log", help="The log, where it does not follow from the table.")]
 LimitOption = Annotated[int, typer.Option("--limit", min=0, help="Rows at most; 0 for all.")]
 

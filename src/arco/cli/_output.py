@@ -13,8 +13,9 @@ from contextlib import contextmanager
 from typing import IO, Any
 
 from rich import box
-from rich.console import Console, RenderableType
+from rich.console import Console, Group, RenderableType
 from rich.filesize import decimal
+from rich.measure import Measurement
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 from rich.text import Text
@@ -22,7 +23,20 @@ from rich.text import Text
 from arco.core import ArcoError
 from arco.log import index_of, number_of
 
-__all__ = ["Output", "cell", "dump", "grid", "say", "shown_position", "shown_size", "visible"]
+__all__ = [
+    "Output",
+    "cell",
+    "dump",
+    "error_document",
+    "fits",
+    "fitted",
+    "grid",
+    "say",
+    "shown_position",
+    "shown_size",
+    "titled",
+    "visible",
+]
 
 UNLIMITED = 10_000
 """Columns of an output that is no terminal: what reads it breaks no lines."""
@@ -45,7 +59,9 @@ class Output:
         if self.as_json:
             self.line(dump(document, indent=2))
             return
-        for part in people:
+        for index, part in enumerate(people):
+            if index:
+                self.people.print()
             self.people.print(part)
 
     def line(self, text: str) -> None:
@@ -56,15 +72,11 @@ class Output:
     def note(self, message: str) -> None:
         self.aside.print(Text(visible(message), "dim"), soft_wrap=True)
 
-    def error(self, name: str, message: str, details: dict[str, Any]) -> None:
+    def error(self, error: ArcoError) -> None:
         if self.as_json:
-            document = {"error": {"name": name, "message": message, "details": details}}
-            sys.stderr.write(f"{dump(document)}\n")
+            sys.stderr.write(f"{dump({'error': error_document(error)})}\n")
         else:
-            self.aside.print(Text("error: ", "bold red") + Text(visible(message)), soft_wrap=True)
-
-    def arco_error(self, error: ArcoError) -> None:
-        self.error(error.name, error.message, error.details)
+            self.aside.print(Text.assemble(("error: ", "bold red"), visible(error.message)), soft_wrap=True)
 
     @contextmanager
     def progress(self, what: str) -> Iterator[Callable[[int, int], None]]:
@@ -79,6 +91,10 @@ class Output:
         with Progress(*columns, console=self.aside, transient=True, disable=not watched) as bar:
             task = bar.add_task(what, total=None)
             yield lambda done, total: bar.update(task, completed=done, total=total)
+
+
+def error_document(error: ArcoError) -> dict[str, Any]:
+    return {"name": error.name, "message": error.message, "details": error.details}
 
 
 def _console(stream: IO[str]) -> Console:
@@ -123,16 +139,43 @@ def cell(value: object) -> Text:
             return Text(visible(dump(value)))
 
 
-def grid(headers: Sequence[str], rows: Iterable[Sequence[object]], *, title: str = "") -> Table:
+def grid(headers: Sequence[str], rows: Iterable[Sequence[object]]) -> Table:
     """A table; columns of integers stand to the right."""
     body = [list(row) for row in rows]
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, title=title or None, title_justify="left", title_style="bold")
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
     for index, header in enumerate(headers):
         numbers = bool(body) and all(type(row[index]) is int for row in body)
         table.add_column(header, justify="right" if numbers else "left", overflow="fold")
     for row in body:
         table.add_row(*(cell(value) for value in row))
     return table
+
+
+def fits(console: Console, table: Table) -> bool:
+    """Whether a table can be shown without breaking a line."""
+    wanted = Measurement.get(console, console.options.update(width=UNLIMITED), table)
+    return wanted.maximum <= console.width
+
+
+def titled(title: str, body: RenderableType | None) -> RenderableType:
+    heading = say(title, "bold")
+    return heading if body is None else Group(heading, body)
+
+
+def fitted(console: Console, headers: Sequence[str], rows: Sequence[Sequence[object]]) -> RenderableType:
+    """A table if the console is wide enough for it, else one block a row with a line for each column."""
+    table = grid(headers, rows)
+    if fits(console, table):
+        return table
+    width = max(len(header) for header in headers)
+    blocks = []
+    for row in rows:
+        lines = [
+            Text.assemble((f"{header:<{width}}  ", "bold"), cell(value))
+            for header, value in zip(headers, row, strict=True)
+        ]
+        blocks.append(Text("\n").join(lines))
+    return Text("\n\n").join(blocks)
 
 
 def say(text: str, style: str = "") -> Text:

@@ -16,7 +16,11 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 def format_time(micros: int) -> str:
     """`2026-11-15T20:45:00.000000Z`: always UTC, always six digits, so that texts sort like times."""
-    return (_EPOCH + timedelta(microseconds=micros)).isoformat(timespec="microseconds").replace("+00:00", "Z")
+    try:
+        moment = _EPOCH + timedelta(microseconds=micros)
+    except OverflowError:
+        raise Invalid(f"{micros} microseconds since 1970 are no date; check the clock and the unit") from None
+    return moment.isoformat(timespec="microseconds").replace("+00:00", "Z")
 
 
 def parse_time(text: str) -> int:

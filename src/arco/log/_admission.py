@@ -1,7 +1,7 @@
 """Admission: what an event must satisfy before it may enter a log. Everything here refuses, nothing here writes.
 
-Known type and version, a payload that decodes, the size cap, no secret, not from the future, its blobs present. The
-result is the encoded event, ready for a segment.
+Known type and version, a payload that decodes, the size cap, no secret, no number that fits no table, not from the
+future, its blobs present. The result is the encoded event, ready for a segment.
 """
 
 from collections.abc import Sequence
@@ -24,7 +24,7 @@ from arco.core import (
 )
 from arco.log._blobs import Blobs
 from arco.log._event import Command, Event, NewEvent
-from arco.log._registry import EventRegistry
+from arco.log._registry import EventRegistry, EventType
 from arco.log._secrets import check_no_secret, may_hold_secret
 from arco.log._segment import MAX_EVENT_BYTES
 
@@ -34,6 +34,10 @@ MAX_AHEAD = 5 * MINUTE
 KEY_LIFE = 7 * 24 * 60 * MINUTE
 
 _encoder = msgspec.json.Encoder()
+
+_DIGITS = bytes.maketrans(b"123456789", b"000000000")
+_MANY_DIGITS = b"0" * 19
+"""Digits of the smallest number beyond 64 bits, as `_DIGITS` writes them."""
 
 
 class Admitted(msgspec.Struct, frozen=True):
@@ -76,6 +80,7 @@ class Admission:
         received = format_time(now)
         admitted = []
         for event in new:
+            kind, payload = self._known(event)
             full = Event(
                 id=event.id or new_ulid(self._runtime, self._runtime),
                 type=event.type,
@@ -83,8 +88,9 @@ class Admission:
                 source=event.source,
                 actor=command.actor,
                 operation=command.operation,
-                data=event.data,
-                version=event.version,
+                # Encoded anew: what decoding drops, such as the first of two equal keys, was checked by nobody.
+                data=msgspec.Raw(_encoder.encode(payload)),
+                version=kind.version,
                 subject=event.subject,
                 span=len(new),
                 command=command.name,
@@ -96,7 +102,7 @@ class Admission:
                 blobs=event.blobs,
             )
             encoded = _encoder.encode(full)
-            self._check(full, encoded, now)
+            self._check(full, encoded, kind.time(payload), now)
             for sha256 in event.blobs:
                 await self._check_blob(event.type, sha256)
             admitted.append(Admitted(full, encoded))
@@ -110,26 +116,46 @@ class Admission:
                 f"the event {event_type} names the blob {sha256}, which does not exist; store it first"
             ) from None
 
-    def _check(self, event: Event, encoded: bytes, now: int) -> None:
+    def _known(self, event: NewEvent) -> tuple[EventType, object]:
+        """The type of an event and its payload in the newest version."""
+        if len(event.data) > MAX_EVENT_BYTES:
+            raise TooLarge(
+                f"the payload of {event.type} has {len(event.data)} bytes, the limit is {MAX_EVENT_BYTES}; "
+                "store it as a blob and name it"
+            )
+        kind = self._registry.get(event.type)
+        payload = self._registry.decode(event.type, event.version, event.data)
+        if kind is None or payload is None:
+            raise Invalid(f"event type {event.type} v{event.version} is not known here; check its name or upgrade arco")
+        return kind, payload
+
+    def _check(self, event: Event, encoded: bytes, claimed: int | None, now: int) -> None:
         if len(encoded) > MAX_EVENT_BYTES:
             raise TooLarge(
                 f"the event {event.type} has {len(encoded)} bytes, the limit is {MAX_EVENT_BYTES}; "
                 "store the payload as a blob and name it"
             )
-        payload = self._registry.decode(event.type, event.version, event.data)
-        if payload is None:
-            raise Invalid(f"event type {event.type} v{event.version} is not known here; check its name or upgrade arco")
         parse_ulid(event.id)
-        self._check_time(event, payload, now)
-        if may_hold_secret(encoded):
-            check_no_secret(f"event {event.type}", msgspec.json.decode(encoded))
-
-    def _check_time(self, event: Event, payload: object, now: int) -> None:
-        kind = self._registry.get(event.type)
-        claimed = kind.time(payload) if kind else None
         for time in (parse_time(event.time), claimed):
             if time is not None and time > now + MAX_AHEAD:
                 raise Invalid(
                     f"the event {event.type} is dated {format_time(time)}, more than 5 minutes ahead of "
                     f"{format_time(now)}; check the producer's clock"
                 )
+        if may_hold_secret(encoded):
+            check_no_secret(f"event {event.type}", msgspec.json.decode(encoded))
+        if _MANY_DIGITS in encoded.translate(_DIGITS):
+            _check_numbers(event.type, msgspec.json.decode(encoded))
+
+
+def _check_numbers(event_type: str, value: object) -> None:
+    """A number beyond 64 bits fits no column: once it is in the log, nothing can be published any more."""
+    pending: list[tuple[str, object]] = [("$", value)]
+    while pending:
+        path, node = pending.pop()
+        if isinstance(node, dict):
+            pending.extend((f"{path}.{key}", child) for key, child in node.items())
+        elif isinstance(node, list):
+            pending.extend((f"{path}[{index}]", child) for index, child in enumerate(node))
+        elif isinstance(node, int) and not -(1 << 63) <= node < 1 << 63:
+            raise Invalid(f"the event {event_type} has a number beyond 64 bits at {path}; send it as text", path=path)

@@ -5,8 +5,8 @@ An orphan and a blob whose event is still on its way look alike, so blobs are ne
 
 import hashlib
 
-from arco.core import Corrupt, Invalid, LostObject, TooLarge
-from arco.storage import ObjectExists, ObjectMissing, Store
+from arco.core import Corrupt, Invalid, LostObject, TooLarge, Unavailable
+from arco.storage import ObjectExists, ObjectMissing, Store, StoreFailed
 
 __all__ = ["MAX_BLOB_BYTES", "Blobs"]
 
@@ -29,9 +29,12 @@ class Blobs:
             raise TooLarge(f"a blob of {len(data)} bytes passes the limit of {MAX_BLOB_BYTES}")
         sha256 = hashlib.sha256(data).hexdigest()
         try:
-            await self._store.put(self.path(sha256), data, only_if_absent=True)
-        except ObjectExists:
-            await self._store.persist(self.path(sha256))
+            try:
+                await self._store.put(self.path(sha256), data, only_if_absent=True)
+            except ObjectExists:
+                await self._store.persist(self.path(sha256))
+        except StoreFailed as error:
+            raise Unavailable(f"the blob cannot be stored now: {error.message}; try again") from error
         return sha256
 
     async def get(self, sha256: str) -> bytes:
@@ -41,6 +44,8 @@ class Blobs:
             data = await self._store.get(path)
         except ObjectMissing:
             raise LostObject(f"{path} is missing; write the blob before the event that names it", path=path) from None
+        except StoreFailed as error:
+            raise Unavailable(f"{path} cannot be read now: {error.message}; try again") from error
         if hashlib.sha256(data).hexdigest() != sha256:
             raise Corrupt(f"{path} does not have the bytes its name promises; restore it from a backup", path=path)
         return data

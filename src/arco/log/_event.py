@@ -107,12 +107,15 @@ class Command(msgspec.Struct, frozen=True, omit_defaults=True):
 
     def request_hash(self) -> str:
         """Fingerprint of what is asked, without who asks again and under which operation id."""
-        asked: dict[str, Any] = {"name": self.name, "actor": self.actor, "data": msgspec.json.decode(self.data)}
-        if self.events:
-            asked["events"] = [
-                {"type": event.type, "version": event.version, "data": msgspec.json.decode(event.data)}
-                for event in self.events
-            ]
+        try:
+            asked: dict[str, Any] = {"name": self.name, "actor": self.actor, "data": msgspec.json.decode(self.data)}
+            if self.events:
+                asked["events"] = [
+                    {"type": event.type, "version": event.version, "data": msgspec.json.decode(event.data)}
+                    for event in self.events
+                ]
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+            raise Invalid(f"what is asked under the request key {self.key} is no JSON: {error}") from error
         return fingerprint(asked)
 
 

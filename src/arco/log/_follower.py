@@ -7,7 +7,7 @@ stream; those are checked the same way. It notes what forbids writing: a seal, a
 from collections.abc import Callable
 from collections.abc import Sequence as Batch
 
-from arco.core import Mutex, Outdated, Runtime, Superseded
+from arco.core import Corrupt, Mutex, Outdated, Runtime, Superseded
 from arco.log._event import Position, position_of
 from arco.log._fold import Fold
 from arco.log._reader import Unknown, check_segment, read_log
@@ -29,7 +29,7 @@ class Follower:
         self._mutex = Mutex(runtime)
         self.epoch = 0
         """Rises when the fold is set back: what was read from it meanwhile belongs to no single position."""
-        self._sealed = False
+        self._sealed: int | None = None
         self._newer: str | None = None
 
     @property
@@ -37,9 +37,14 @@ class Follower:
         """Everything up to this position is folded."""
         return Position(position_of(self.fold.link.number + 1, 0) - 1)
 
+    @property
+    def sealed(self) -> bool:
+        """The incarnation has ended: nothing will ever follow."""
+        return self._sealed is not None
+
     def check_writable(self) -> None:
         """Raise `Outdated` or `Superseded` if this process may only read this log."""
-        if self._sealed:
+        if self.sealed:
             raise Superseded(
                 f"the log {self.place.log} of incarnation {self.place.incarnation} is sealed: the workspace was "
                 "restored; reopen it"
@@ -94,10 +99,15 @@ class Follower:
                 batch, size = [], 0
 
     async def _apply(self, batch: Batch[tuple[Segment, Link]], tail: Tail) -> None:
+        for segment, _ in batch:
+            if self._sealed is not None and segment.header.number > self._sealed:
+                path = self.sequence.path(segment.header.number)
+                raise Corrupt(f"{path} stands after the seal of its incarnation; run `arco log verify`", path=path)
         if batch:
             await self.fold.apply(batch)
         for segment, _ in batch:
-            self._sealed = self._sealed or segment.header.seal
+            if segment.header.seal:
+                self._sealed = segment.header.number
             for domain, version in segment.header.folds.items():
                 known = self.fold.versions.get(domain, 0)
                 if version > known:

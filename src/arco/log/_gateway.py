@@ -11,7 +11,18 @@ from typing import Protocol
 
 import msgspec
 
-from arco.core import OutcomeUnknown, Outdated, Runtime, Superseded, Unavailable, new_ulid, parse_request_key
+from arco.core import (
+    Corrupt,
+    OutcomeUnknown,
+    Outdated,
+    Refused,
+    Runtime,
+    StoreRefused,
+    Superseded,
+    Unavailable,
+    new_ulid,
+    parse_request_key,
+)
 from arco.log._admission import Admission
 from arco.log._event import Command, Receipt
 from arco.log._follower import Follower
@@ -106,11 +117,10 @@ class Gateway:
                 raise self._unknown(command, None) from None
             except OutcomeUnknown:
                 maybe_done = True
-            except Outdated:
-                raise
-            except Superseded:
-                continue
-            except Unavailable as error:
+            except (Corrupt, Refused, StoreRefused, Superseded, Unavailable) as error:
+                if type(error) is Superseded and not self._follower.sealed:
+                    continue  # somebody else owns the log now
+                # What was forwarded before may still be on its way, and find another state there than we did here.
                 if maybe_done:
                     raise self._unknown(command, error) from error
                 raise

@@ -2,8 +2,8 @@
 
 import msgspec
 
-from arco.core import Runtime
-from arco.storage import ObjectMissing, Store, StoreError
+from arco.core import Runtime, StoreRefused
+from arco.storage import Store, StoreError
 
 __all__ = ["Hint", "HintFile"]
 
@@ -26,7 +26,7 @@ class HintFile:
         """The hint, or an empty one if there is none or it cannot be read: advice that is missing is no failure."""
         try:
             return msgspec.json.decode(await self._store.get(self._path), type=Hint)
-        except (ObjectMissing, StoreError, msgspec.MsgspecError, UnicodeDecodeError):
+        except (StoreError, StoreRefused, msgspec.MsgspecError, UnicodeDecodeError):
             return Hint()
 
     async def write(self, hint: Hint) -> None:
@@ -36,5 +36,5 @@ class HintFile:
         self._written = now
         try:
             await self._store.put(self._path, msgspec.json.encode(hint), only_if_absent=False)
-        except StoreError:
+        except (StoreError, StoreRefused):
             return  # advice: the next write says it again

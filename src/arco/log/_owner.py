@@ -22,6 +22,7 @@ from arco.core import (
     OutcomeUnknown,
     Refused,
     Runtime,
+    StoreRefused,
     Superseded,
     TooLarge,
     Unavailable,
@@ -141,7 +142,12 @@ class Owner:
             await self._follower.catch_up()
             return
         epoch = self._follower.epoch
-        group = await self._validate(tail, link)
+        try:
+            group = await self._validate(tail, link)
+        except Unavailable:
+            if epoch == self._follower.epoch:
+                raise
+            return  # the state was set back under the validation: once more
         if epoch != self._follower.epoch:
             return
         if group.encoded:
@@ -217,11 +223,18 @@ class Owner:
         raise Superseded("another process appended to the log; ask the owner that the hint names")
 
     async def _create(self, tail: Tail, data: bytes) -> Won | Lost:
+        """Try until it is settled. Once a request was sent whose fate is open, no refusal can say that it failed."""
+        is_open = False
         while True:
             try:
                 return await self._follower.sequence.create(tail, data)
             except Unavailable:
+                is_open = True
                 await self._runtime.sleep(self._runtime.uniform(0.5, 1.0))
+            except (StoreRefused, Superseded) as error:
+                if not is_open:
+                    raise
+                raise OutcomeUnknown(f"an earlier request may have been carried out: {error.message}") from error
 
     @staticmethod
     def _answer(number: int, group: _Group) -> None:

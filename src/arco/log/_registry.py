@@ -5,7 +5,7 @@ time. A type or version that is not known is `None` here; what that means is dec
 fold skips and notes it).
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -46,7 +46,7 @@ class EventRegistry:
             self._types[kind.name] = kind
             self._decoders[kind.name, kind.version] = msgspec.json.Decoder(kind.payload)
 
-    def __iter__(self) -> Iterable[EventType]:
+    def __iter__(self) -> Iterator[EventType]:
         return iter(self._types.values())
 
     def get(self, name: str) -> EventType | None:
@@ -65,7 +65,7 @@ class EventRegistry:
             if not self.knows(name, version):
                 return None
             return self._upcast(self._types[name], version, data)
-        except (msgspec.MsgspecError, UnicodeDecodeError, LookupError, TypeError, ValueError) as error:
+        except (AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
             raise Invalid(f"the payload of {name} v{version} does not fit: {error}") from error
 
     @staticmethod

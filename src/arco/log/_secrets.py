@@ -72,6 +72,7 @@ _SHAPES: Final = (
         hint=f"{_SEP}ACCESS{_SEP}KEY",
     ),
     _Mark("a private key", "-----BEG", "IN ", "(?:[A-Z0-9]{1,20} ){0,4}PRIVATE KEY"),
+    # Its guard also keeps the search linear: a long run of such letters is tried once, not from every "eyJ" in it.
     _Mark("a JSON Web Token", "e", "yJ", r"[\w-]{8,}\.[\w-]{8,}\.[\w-]{8}", r"\w-", hint=r"[\w-]{8}"),
     _Mark("a GitHub token", "", "gh", "[pousr]_[A-Za-z0-9]{36}", _ALNUM),
     _Mark("a GitHub token", "", "github_pat_", "[A-Za-z0-9_]{22}", _ALNUM),
@@ -96,9 +97,7 @@ _SHAPES: Final = (
     _Mark("a bearer token", "[bB]earer", " ", r"(?=[\w.~+/-]*[0-9])[\w.~+/-]{16}", hint=r"[\w.~+/-]{16}"),
 )
 # A URL has no rare letter. It is searched for only where there is an @, which is rare and found at once.
-_URL: Final = _Mark(
-    "a URL with a password", ":/", "/", rf'[^\s/@:"]*:(?!{_MASK}@)[^\s/?;@"]+@', hint='[^/@:"]*:[^/?;@"]+@'
-)
+_URL: Final = _Mark("a URL with a password", ":/", "/", rf'[^\s/@:"]*:(?!{_MASK}@)[^\s/?;@"]+@')
 
 _NAMES: Final = (
     _Mark("a password", "[pP]ass", "word", ""),
@@ -113,9 +112,10 @@ _NAMES: Final = (
     _Mark("an API key", "AP", "I", f"{_SEP}K(?:EY|ey)"),
     _Mark("a private key", "[pP]ri", "vate", f"{_SEP}[kK]ey"),
     _Mark("a private key", "PR", "IVATE", f"{_SEP}KEY"),
-    _Mark("an authorization header", "[aA]uthori", "zation", "", not_after="A-Za-z"),
+    _Mark("an authorization header", "authori", "zation", "", not_after="A-Za-z"),
+    _Mark("an authorization header", "Authori", "zation", ""),
     _Mark("an authorization header", "AUTH", "ORIZATION", "", not_after="A-Z"),
-    _Mark("an Azure storage account key", r"fs\.a", "zure", r"\.account\.key(?:\.[A-Za-z0-9.-]++)?"),
+    _Mark("an Azure storage account key", r"fs\.a", "zure", r"\.account\.key(?:\.[A-Za-z0-9.-]{1,80}+)?"),
 )
 _NAME_END: Final = "[-_. 0-9]*"
 _JSON_SPACE: Final = r"[ \t\r\n]*"
@@ -138,7 +138,7 @@ def _any_of(patterns: Iterable[tuple[str, str]]) -> str:
 
 
 def _in_text(index: int, mark: _Mark) -> tuple[str, str]:
-    """How a shape is found in a decoded text. The empty group at its end tells which mark it was."""
+    """How a mark is found in a decoded text. The empty group at its end tells which mark it was."""
     guard = f"(?<![{mark.not_after}]{mark.before}{mark.at})" if mark.not_after else ""
     end = f"(?![{mark.not_before}])" if mark.not_before else ""
     return mark.at[0], f"{mark.at[1:]}(?<={mark.before}{mark.at}){guard}{mark.after}{end}(?P<m{index}>)"
@@ -149,14 +149,9 @@ def _in_json(mark: _Mark, end: str = "") -> tuple[str, str]:
     return mark.at[0], f"{mark.at[1:]}(?<={mark.before}{mark.at}){after}{end}"
 
 
-def _in_name(index: int, mark: _Mark) -> str:
-    guard = f"(?<![{mark.not_after}])" if mark.not_after else ""
-    return f"{guard}{mark.before}{mark.at}{mark.after}(?P<m{index}>)"
-
-
 _ALL_SHAPES: Final = (*_SHAPES, _URL)
 _SHAPE: Final = re.compile(_any_of(_in_text(i, mark) for i, mark in enumerate(_ALL_SHAPES)), re.ASCII)
-_NAME: Final = re.compile(f"(?:{'|'.join(_in_name(i, mark) for i, mark in enumerate(_NAMES))}){_NAME_END}\\Z", re.ASCII)
+_NAME: Final = re.compile(f"(?:{_any_of(_in_text(i, mark) for i, mark in enumerate(_NAMES))}){_NAME_END}\\Z", re.ASCII)
 _NAMED_VALUE: Final = f'{_NAME_END}"{_JSON_SPACE}:{_JSON_SPACE}"[^"]'
 _HINT: Final = re.compile(
     _any_of(
@@ -238,9 +233,9 @@ def _shape_of(text: str) -> str | None:
 
 def _kind_by_name(name: str | None, text: str) -> str | None:
     match = _NAME.search(name) if name else None
-    if not name or not match or not text.strip() or _HARMLESS_VALUE.fullmatch(text) or _HARMLESS_NAME.search(name):
+    if not name or not match or _HARMLESS_NAME.search(name):
         return None
-    return _NAMES[_number(match)].kind
+    return None if not text.strip() or _HARMLESS_VALUE.fullmatch(text) else _NAMES[_number(match)].kind
 
 
 def _number(match: re.Match[str]) -> int:

@@ -88,7 +88,8 @@ def encode_segment(header: Header, events: Iterable[bytes]) -> bytes:
     text = b'{"header":%b,"events":[%b]}' % (_encoder.encode(header), b",".join(events))
     if len(text) > MAX_SEGMENT_BYTES:
         raise TooLarge(f"a segment of {len(text)} bytes passes the limit of {MAX_SEGMENT_BYTES}; split the batch")
-    return zstandard.ZstdCompressor(level=3, write_content_size=True).compress(text)
+    # The chain finds a flipped bit only once there is a successor; the checksum finds it at once.
+    return zstandard.ZstdCompressor(level=3, write_content_size=True, write_checksum=True).compress(text)
 
 
 def decode_segment(data: bytes, path: str) -> Segment:
@@ -97,12 +98,12 @@ def decode_segment(data: bytes, path: str) -> Segment:
         size = zstandard.frame_content_size(data)
         if not 0 < size <= MAX_SEGMENT_BYTES:
             raise Corrupt(f"{path} is not a segment or was cut off; run `arco log verify`", path=path)
-        text = zstandard.ZstdDecompressor().decompress(data, max_output_size=MAX_SEGMENT_BYTES)
+        text = zstandard.ZstdDecompressor().decompress(data, max_output_size=MAX_SEGMENT_BYTES, allow_extra_data=False)
     except zstandard.ZstdError as error:
         raise Corrupt(f"{path} cannot be decompressed ({error}); run `arco log verify`", path=path) from error
     try:
         segment = _decoder.decode(text)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         _refuse_newer(text, path)
         raise Corrupt(f"{path} is not a segment: {error}; run `arco log verify`", path=path) from error
     if segment.header.format > FORMAT:
@@ -115,7 +116,7 @@ def _refuse_newer(text: bytes, path: str) -> None:
     try:
         header = msgspec.json.decode(_format_decoder.decode(text)["header"])
         version = header["format"]
-    except (msgspec.DecodeError, KeyError, TypeError, UnicodeDecodeError):
+    except (msgspec.DecodeError, KeyError, TypeError, UnicodeDecodeError, RecursionError):
         return
     if isinstance(version, int) and version > FORMAT:
         raise Outdated(f"{path} has segment format {version}, this program knows {FORMAT}; upgrade arco", path=path)

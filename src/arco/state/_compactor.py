@@ -155,10 +155,9 @@ class Compactor:
         """Publish whatever is folded; the head itself if there is nothing new."""
         async with self._mutex:
             while True:
-                self._check_head()
+                await self._stand_on_head()
                 if await self._publish_on_head(self._replica):
                     break
-                await self._stand_on_head()
             self._start_merges()
         self._answer_waiters()
         return self.head.manifest
@@ -171,17 +170,23 @@ class Compactor:
             for task in list(self._merges.values()):
                 await task
             await self.publish()
+            if self.trouble is not None:
+                raise self.trouble  # a merge that cannot be done would be tried for ever
         return self.head.manifest
 
     async def rebuild(self, progress: Callable[[int, int], None] = lambda done, total: None) -> Manifest:
         """Fold the whole log anew beside the live state, then swap everything in one publish."""
         rebuild_id = new_ulid(self._runtime, self._runtime)
-        tail = await self._follower.catch_up()
+        # Not by catching up: that may need the very files a rebuild replaces because they are damaged.
+        tail = await self._follower.sequence.tail(self._follower.tail.number)
         async with self._mutex:
-            directory = self._layout.attempt(self.head.manifest.number, rebuild_id)
-            pending = Pending(rebuild_id, "rebuild", directory, self._runtime.now())
-            while not await self._publish_on_head(self._replica, add=(pending,)):
+            while True:
                 await self._stand_on_head()
+                # The directory names the very revision it builds on: a collector that knows only the next one keeps it.
+                directory = self._layout.attempt(self.head.manifest.number, rebuild_id)
+                pending = Pending(rebuild_id, "rebuild", directory, self._runtime.now())
+                if await self._publish_on_head(self._replica, add=(pending,)):
+                    break
         base = await self._runner.refold(RefoldJob(self._definition, tail.number, directory, progress))
         shadow = Replica(self._definition, LayerReader(self._store), base)
         follower = Follower(self._follower.place, self._follower.sequence, shadow, self._runtime)
@@ -359,9 +364,11 @@ class Compactor:
         return False
 
     async def _stand_on_head(self) -> None:
-        """Somebody else published: go on from there."""
+        """If somebody else published, go on from there. It may have failed half-way the last time."""
         self._check_head()
         manifest = self.head.manifest
+        if self._replica.base.id == manifest.id:
+            return
         await self._follower.catch_up(at_least=manifest.link.number)
         base = base_for(self._definition, manifest)
         if base.id != manifest.id:

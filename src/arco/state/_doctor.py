@@ -141,7 +141,7 @@ class _Examination:
         if manifest.number == 0:
             self._say(Level.NOTE, "head", "nothing is published yet")
             return None
-        self._say(Level.OK, "head", f"revision {manifest.number} covers position {manifest.watermark}")
+        self._say(Level.OK, "head", f"revision {manifest.number} covers the log up to segment {manifest.link.number}")
         try:
             check_versions(manifest, self._definition.versions)
         except ArcoError as error:
@@ -166,7 +166,7 @@ class _Examination:
                 broken += 1
                 self._fail("history", error)
         if not broken:
-            self._say(Level.OK, "history", f"{len(entries)} older revisions are retained and whole")
+            self._say(Level.OK, "history", f"{len(entries)} older revisions are retained and their files exist")
 
     async def _exist(self, manifest: Manifest) -> None:
         for path in {file.path for layer in manifest.layers for file in layer.files} - self._seen:
@@ -208,6 +208,7 @@ class _Examination:
                 "watermark",
                 f"revision {manifest.number} covers segment {manifest.link.number}, the log ends at {chain.segments}: "
                 "segments were lost; restore them from a backup",
+                self._log.path(chain.segments + 1),
             )
         elif manifest.link.number < chain.segments:
             behind = chain.segments - manifest.link.number

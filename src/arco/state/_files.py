@@ -27,6 +27,9 @@ DELTA_MAGIC = b"ARCODLT1"
 SPLIT_BYTES = 128 << 20
 """A merge writes files of about this size at the most; the cap of the format is 256 MB."""
 
+WHOLE_BYTES = 1 << 20
+"""Files up to this size are read whole: one request and a checksum of everything. Larger ones also in parts."""
+
 ATTEMPTS = 8
 
 
@@ -108,7 +111,13 @@ def describe(table: Table, data: pa.Table, encoded: bytes, path: str, offset: in
         rows=data.num_rows,
         buckets=f"{buckets:064x}",
         stats=stats,
+        footer=_footer_of(encoded) if len(encoded) > WHOLE_BYTES else None,
     )
+
+
+def _footer_of(encoded: bytes) -> tuple[int, str]:
+    length = int.from_bytes(encoded[-8:-4], "little") + 8
+    return length, hashlib.sha256(encoded[-length:]).hexdigest()
 
 
 def _split(table: Table, data: pa.Table) -> Iterable[pa.Table]:

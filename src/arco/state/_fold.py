@@ -12,7 +12,7 @@ from arco.core import Invalid
 from arco.log import Event, EventRegistry
 from arco.state._domain import Change, Domain, Input, Reject, Stage
 from arco.state._system import REJECTED, REJECTIONS, Rejection, RetentionAdvanced
-from arco.state._table import Key, Kind, Table, bucket_of
+from arco.state._table import Key, Table, bucket_of
 
 __all__ = ["Folded", "Retention", "RowSource", "Rows", "Skipped", "Versioned", "Writes", "cutoff", "fold_batch"]
 
@@ -70,39 +70,44 @@ def advance(retention: Retention, table: str, position: int, before: int) -> Non
 
 
 class _Group:
-    """The rows of one group during a stage. Writes of a rejected input are taken back."""
+    """The rows of one group during a stage. Writes of a rejected input are taken back.
 
-    __slots__ = ("_batch", "_input", "_prior", "_retention", "_undo", "_writes", "key")
+    Every event passes here several times: lookups are few and nothing is built that is not kept.
+    """
+
+    __slots__ = ("_batch", "_input", "_retention", "_tables", "_undo", "key")
 
     def __init__(self, key: str, batch: "_Batch", tables: Sequence[Table]) -> None:
         self.key = key
         self._batch = batch
         self._retention = batch.retention
-        self._prior = {table.name: batch.source.group(table, key) for table in tables}
-        self._writes: dict[str, Rows] = {table.name: batch.writes[table.name].setdefault(key, {}) for table in tables}
+        self._tables: dict[str, tuple[Rows, Mapping[Key, Versioned]]] = {
+            table.name: (batch.writes[table.name].setdefault(key, {}), batch.source.group(table, key))
+            for table in tables
+        }
         self._undo: list[tuple[Rows, Key, Versioned | None]] = []
         self._input: Input
 
     def get(self, table: Table, key: Key) -> Any:
-        name = table.name
-        found = self._writes[name].get(key) or self._prior[name].get(key)
+        writes, prior = self._tables[table.name]
+        found = writes.get(key) or prior.get(key)
         if found is None:
             return None
         row = found[1]
-        if name in self._retention and row is not None and self._expired(table, row):
+        if table.name in self._retention and row is not None and self._expired(table, row):
             return None
         return row
 
     def rows(self, table: Table) -> list[Any]:
-        found = {**self._prior[table.name], **self._writes[table.name]}
-        rows = [row for _, (_, row) in sorted(found.items()) if row is not None]
+        writes, prior = self._tables[table.name]
+        rows = [row for _, (_, row) in sorted({**prior, **writes}.items()) if row is not None]
         if table.name in self._retention:
             rows = [row for row in rows if not self._expired(table, row)]
         return rows
 
     def put(self, table: Table, row: Any) -> None:
         key = table.key_of(row)
-        if table.kind is Kind.FACT:
+        if table.is_fact:
             if self.get(table, key) is not None:
                 raise Reject(f"{table.name} has a row with the key {key} already")
             if table.name in self._retention and self._expired(table, row):
@@ -112,7 +117,7 @@ class _Group:
         self._write(table, key, row)
 
     def delete(self, table: Table, key: Key) -> None:
-        if table.kind is Kind.FACT:
+        if table.is_fact:
             raise Reject(f"{table.name} holds facts, which are never deleted")
         if self.get(table, key) is not None:
             self._write(table, key, None)
@@ -122,7 +127,7 @@ class _Group:
         if name in self._batch.watched:
             change = Change(name, self.get(table, key), row)
             self._batch.changes.append(Input(item.position, item.received, item.event, change))
-        writes = self._writes[name]
+        writes, _ = self._tables[name]
         self._undo.append((writes, key, writes.get(key)))
         writes[key] = (item.position, row)
 
@@ -130,21 +135,23 @@ class _Group:
         limit = cutoff(self._retention, table.name, self._input.position)
         return limit is not None and table.time_of is not None and table.time_of(row) < limit
 
-    def run(self, stage: Stage, item: Input) -> None:
-        """Fold one input, or `Reject` and nothing changed."""
-        self._input = item
-        self._undo.clear()
-        noted = len(self._batch.changes)
-        try:
-            stage.fold(self, item)
-        except Reject:
-            del self._batch.changes[noted:]
-            for writes, key, old in reversed(self._undo):
-                if old is None:
-                    del writes[key]
-                else:
-                    writes[key] = old
-            raise
+    def run(self, stage: Stage, domain: str, items: Iterable[Input]) -> None:
+        """Fold the group's inputs one by one; what a rejected one did is undone."""
+        batch, undo, fold = self._batch, self._undo, stage.fold
+        for item in items:
+            self._input = item
+            undo.clear()
+            noted = len(batch.changes)
+            try:
+                fold(self, item)
+            except Reject as error:
+                del batch.changes[noted:]
+                for writes, key, old in reversed(undo):
+                    if old is None:
+                        del writes[key]
+                    else:
+                        writes[key] = old
+                batch.reject(item, domain, str(error))
 
 
 class _Batch:
@@ -198,25 +205,23 @@ class _Batch:
             await self.run_stage(stage, domain.name, mine)
 
     async def run_stage(self, stage: Stage, domain: str, items: Iterable[Input]) -> None:
-        work: list[tuple[Input, tuple[str, ...]]] = []
+        """Fold group by group; in each the inputs come in position order."""
+        groups: dict[str, list[Input]] = {}
         for item in items:
             try:
                 keys = stage.group(item)
             except Reject as error:
                 self.reject(item, domain, str(error))
-            else:
-                if keys:
-                    work.append((item, keys))
-        named = dict.fromkeys(key for _, keys in work for key in keys)
-        for table in stage.tables:
-            await self.source.load(table, {bucket_of(key) for key in named})
-        groups = {key: _Group(key, self, stage.tables) for key in named}
-        for item, keys in work:
+                continue
             for key in keys:
-                try:
-                    groups[key].run(stage, item)
-                except Reject as error:
-                    self.reject(item, domain, str(error))
+                if key in groups:
+                    groups[key].append(item)
+                else:
+                    groups[key] = [item]
+        for table in stage.tables:
+            await self.source.load(table, {bucket_of(key) for key in groups})
+        for key in sorted(groups):
+            _Group(key, self, stage.tables).run(stage, domain, groups[key])
 
 
 def _by_position(item: Input) -> int:

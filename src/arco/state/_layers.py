@@ -1,7 +1,8 @@
 """Reading layers: from the files a manifest names to rows, verified and pruned.
 
 Whole slices are checked against their sha256. Of a large file only the footer and the row groups that hold the wanted
-buckets are fetched; there the page checksums of Parquet stand guard. A missing file is `LostObject`, never "no rows".
+buckets are fetched: the footer is checked against its own sha256 before Parquet sees it (a damaged one can end the
+process), the pages against the checksums in them. A missing file is `LostObject`, never "no rows".
 """
 
 import hashlib
@@ -20,10 +21,6 @@ from arco.storage import ObjectMissing, Store, StoreFailed
 
 __all__ = ["LayerReader", "keep_alive"]
 
-WHOLE_BYTES = 1 << 20
-"""Files up to this size are fetched whole: one request and a checksum of everything."""
-
-FOOTER_GUESS = 64 << 10
 FOOTERS = 256
 
 
@@ -78,10 +75,10 @@ class LayerReader:
 
     async def read(self, table: Table, file: File, buckets: Iterable[int] | None = None) -> pa.Table:
         """The rows of a file; of the given buckets only, if any are given."""
-        if buckets is None or file.length <= WHOLE_BYTES:
+        if buckets is None or file.footer is None:
             data = read_parquet(table, await self.bytes_of(file), file.path)
         else:
-            data = await self._row_groups(table, file, set(buckets))
+            data = await self._row_groups(table, file, file.footer, set(buckets))
         if buckets is None:
             return data
         return data.filter(pa.compute.is_in(data.column("_bucket"), pa.array(sorted(buckets), pa.uint8())))
@@ -103,48 +100,46 @@ class LayerReader:
         data = newest(table, data)
         return data if dead else data.filter(pa.compute.invert(data.column("_deleted")))
 
-    async def _row_groups(self, table: Table, file: File, buckets: set[int]) -> pa.Table:
-        meta, footer, start = await self._footer(file)
+    async def _row_groups(
+        self, table: Table, file: File, promised: tuple[int, str], buckets: set[int]
+    ) -> pa.Table:
+        meta, footer, start = await self._footer(file, *promised)
         column = meta.schema.names.index("_bucket")
-        parts, wanted = [(start, footer)], []
+        ranges: list[list[int]] = []
+        wanted = []
         for index in range(meta.num_row_groups):
             group = meta.row_group(index)
             stats = group.column(column).statistics
             if any(stats.min <= bucket <= stats.max for bucket in buckets):
                 chunks = [group.column(i) for i in range(group.num_columns)]
                 begin = min(chunk.dictionary_page_offset or chunk.data_page_offset for chunk in chunks)
-                length = sum(chunk.total_compressed_size for chunk in chunks)
-                parts.append((begin, await self._range(file, begin, length)))
+                end = begin + sum(chunk.total_compressed_size for chunk in chunks)
+                if ranges and ranges[-1][1] == begin:
+                    ranges[-1][1] = end  # neighbours are one request
+                else:
+                    ranges.append([begin, end])
                 wanted.append(index)
         if not wanted:
             return table.schema.empty_table()
+        parts = [(begin, await self._range(file, begin, end - begin)) for begin, end in ranges]
         try:
-            source = pa.PythonFile(_Sparse(file.length, parts), mode="r")
-            opened = pq.ParquetFile(source, metadata=meta, page_checksum_verification=True)
+            source = pa.PythonFile(_Sparse(file.length, [(start, footer), *parts]), mode="r")
+            # Reading ahead would ask for bytes between the parts.
+            opened = pq.ParquetFile(source, metadata=meta, page_checksum_verification=True, pre_buffer=False)
             return conform(table, opened.read_row_groups(wanted, use_threads=False))
         except (pa.ArrowException, OSError) as error:
             raise Corrupt(
                 f"{file.path} is not readable Parquet ({error}); run `arco doctor`", path=file.path
             ) from error
 
-    async def _footer(self, file: File) -> tuple[pq.FileMetaData, bytes, int]:
+    async def _footer(self, file: File, length: int, sha256: str) -> tuple[pq.FileMetaData, bytes, int]:
         name = f"{file.path}:{file.offset}"
         found = self._footers.get(name)
         if found is None:
-            length = min(FOOTER_GUESS, file.length)
             data = await self._range(file, file.length - length, length)
-            needed = int.from_bytes(data[-8:-4], "little") + 8
-            if needed > length:
-                if needed > file.length:
-                    raise Corrupt(f"{file.path} has a broken footer; run `arco doctor`", path=file.path)
-                data = await self._range(file, file.length - needed, needed)
-            try:
-                meta = pq.read_metadata(pa.BufferReader(data))
-            except (pa.ArrowException, OSError) as error:
-                raise Corrupt(
-                    f"{file.path} has a broken footer ({error}); run `arco doctor`", path=file.path
-                ) from error
-            found = self._footers[name] = (meta, data, file.length - len(data))
+            if hashlib.sha256(data).hexdigest() != sha256:
+                raise Corrupt(f"{file.path} has a broken footer; run `arco doctor`", path=file.path)
+            found = self._footers[name] = (pq.read_metadata(pa.BufferReader(data)), data, file.length - length)
             if len(self._footers) > FOOTERS:
                 self._footers.popitem(last=False)
         return found

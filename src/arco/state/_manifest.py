@@ -44,6 +44,8 @@ class File(msgspec.Struct, frozen=True, omit_defaults=True):
     """256 bits as hex: which buckets have rows here."""
     stats: dict[str, tuple[str | int, str | int]] = {}
     """Least and greatest value of each prunable column; times in microseconds."""
+    footer: tuple[int, str] | None = None
+    """Of a large file: length and sha256 of its Parquet footer, so that parts of the file can be read on their own."""
 
     def has_bucket(self, bucket: int) -> bool:
         return bool(int(self.buckets, 16) >> bucket & 1)
@@ -109,7 +111,7 @@ class Entry(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Manifest(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
-    format: int = FORMAT
+    format: int
     log: str
     number: int
     id: str
@@ -144,25 +146,37 @@ class Manifest(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
 
 
 _decoder = msgspec.json.Decoder(Manifest)
+_MARK = b',"sha256":"'
+_TRAILER = len(_MARK) + 64 + len(b'"}')
 
 
 def encode_manifest(manifest: Manifest) -> bytes:
-    return msgspec.json.encode(manifest)
+    """JSON whose last field is the sha256 of the JSON without it: the head has no successor that vouches for it."""
+    text = msgspec.json.encode(manifest)
+    return text[:-1] + _MARK + hashlib.sha256(text).hexdigest().encode() + b'"}'
 
 
 def decode_manifest(data: bytes, path: str) -> Manifest:
+    """The manifest in an object; `Corrupt` if its bytes changed, `Outdated` if a newer program wrote it."""
     try:
-        manifest = _decoder.decode(data)
+        manifest = _decoder.decode(_checked(data))
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        version = _format_of(data)
-        if version > FORMAT:
-            raise Outdated(
-                f"{path} has manifest format {version}, this program knows {FORMAT}; upgrade arco"
-            ) from error
-        raise Corrupt(f"{path} is not a manifest: {error}; run `arco doctor`", path=path) from error
-    if manifest.format > FORMAT:
-        raise Outdated(f"{path} has manifest format {manifest.format}, this program knows {FORMAT}; upgrade arco")
+        _refuse_newer(_format_of(data), path)
+        raise Corrupt(f"{path} is not a manifest or was altered: {error}; run `arco doctor`", path=path) from error
+    _refuse_newer(manifest.format, path)
     return manifest
+
+
+def _checked(data: bytes) -> bytes:
+    text = data[:-_TRAILER] + b"}"
+    if data[-_TRAILER:] != _MARK + hashlib.sha256(text).hexdigest().encode() + b'"}':
+        raise msgspec.DecodeError("its checksum does not fit")
+    return text
+
+
+def _refuse_newer(version: int, path: str) -> None:
+    if version > FORMAT:
+        raise Outdated(f"{path} has manifest format {version}, this program knows {FORMAT}; upgrade arco")
 
 
 def _format_of(data: bytes) -> int:

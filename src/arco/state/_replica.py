@@ -88,11 +88,9 @@ class Replica:
             dirty = self.dirty.setdefault(name, {})
             for group, writes in groups.items():
                 rows = buckets[bucket_of(group)].setdefault(group, {})
-                for key, versioned in writes.items():
-                    if versioned[1] is None:
-                        rows.pop(key, None)
-                    else:
-                        rows[key] = versioned
+                rows.update(writes)
+                for key in [key for key, versioned in writes.items() if versioned[1] is None]:
+                    del rows[key]
                 dirty.setdefault(group, {}).update(writes)
         for group, writes in folded.writes.get(PINS.name, {}).items():
             for _, pin in writes.values():

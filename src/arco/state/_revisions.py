@@ -9,7 +9,7 @@ from arco.core import Corrupt, LostObject, NotFound, Outdated, Runtime, format_t
 from arco.log import FIRST_LINK, HintFile, Place
 from arco.state._layers import LayerReader
 from arco.state._layout import Layout
-from arco.state._manifest import Entry, Manifest, decode_manifest
+from arco.state._manifest import FORMAT, Entry, Manifest, decode_manifest
 from arco.storage import Sequence, Store, Tail
 
 __all__ = ["Head", "Revisions", "check_versions", "empty_manifest"]
@@ -27,6 +27,7 @@ class Head:
 def empty_manifest(place: Place) -> Manifest:
     """Revision 0: what a log has before anything is published. It exists in no store."""
     return Manifest(
+        format=FORMAT,
         log=place.log,
         number=0,
         id="",
@@ -94,12 +95,11 @@ class Revisions:
     async def read(self, entry: Entry) -> Manifest:
         """A retained revision, trusted by its hash."""
         data = await self.sequence.read(entry.revision)
+        path = self.sequence.path(entry.revision)
         if data is None:
-            raise LostObject(
-                f"revision {entry.revision} of {self.place.log} is missing though retained; run `arco doctor`"
-            )
+            raise LostObject(f"{path} is missing although the revision is retained; run `arco doctor`", path=path)
         if hashlib.sha256(data).hexdigest() != entry.sha256:
-            raise Corrupt(f"revision {entry.revision} of {self.place.log} was altered; run `arco doctor`")
+            raise Corrupt(f"{path} is not what the revisions after it recorded; run `arco doctor`", path=path)
         return self.decode(data, entry.revision)
 
     async def at_revision(self, head: Manifest, revision: int) -> Manifest:

@@ -66,7 +66,8 @@ class Snapshot:
         between: Mapping[str, tuple[Any, Any]] | None = None,
     ) -> pa.Table:
         """All rows, or those of some groups, or those whose prunable column lies in a range (ends included)."""
-        buckets = None if groups is None else {bucket_of(group) for group in groups}
+        wanted = None if groups is None else list(groups)
+        buckets = None if wanted is None else {bucket_of(group) for group in wanted}
         replica = self._replica
         if between:
             unknown = set(between) - set(table.prune)
@@ -74,8 +75,8 @@ class Snapshot:
                 raise Invalid(f"{table.name} cannot be pruned by {sorted(unknown)}; only by {list(table.prune)}")
             replica = self._pruned(table, between)
         data = await replica.scan(table, buckets)
-        if groups is not None:
-            data = data.filter(pa.compute.is_in(data.column(table.group), pa.array(list(groups), pa.string())))
+        if wanted is not None:
+            data = data.filter(pa.compute.is_in(data.column(table.group), pa.array(wanted, pa.string())))
         for name, (low, high) in (between or {}).items():
             column = data.column(name)
             if pa.types.is_timestamp(column.type):
@@ -86,7 +87,12 @@ class Snapshot:
         return data
 
     def _pruned(self, table: Table, between: Mapping[str, tuple[Any, Any]]) -> Replica:
-        """A replica that does not even know the files that cannot hold a wanted row."""
+        """A replica that does not even know the files that cannot hold a wanted row.
+
+        A file of images may also hide an older row that is wanted: a tombstone has no values, and a key that was dropped
+        may be used again. So it goes only if no older file that stays shares a bucket with it.
+        """
+        hidden = 0
 
         def may_hold(file: File) -> bool:
             return all(
@@ -94,12 +100,14 @@ class Snapshot:
                 for name, (low, high) in between.items()
             )
 
-        layers = tuple(
-            Layer(layer.table, layer.level, layer.first, layer.last, tuple(f for f in layer.files if may_hold(f)))
-            for layer in self.manifest.layers
-            if layer.table == table.name
-        )
-        return self._replica.with_layers(layers)
+        layers = []
+        for layer in self.manifest.layers_of(table.name):
+            files = tuple(f for f in layer.files if may_hold(f) or int(f.buckets, 16) & hidden)
+            if table.kind is Kind.IMAGE:
+                for file in files:
+                    hidden |= int(file.buckets, 16)
+            layers.append(Layer(layer.table, layer.level, layer.first, layer.last, files))
+        return self._replica.with_layers(tuple(layers))
 
     def summary(self) -> list[TableSummary]:
         found = []

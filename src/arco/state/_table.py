@@ -72,6 +72,10 @@ class Table:
         return self.row.__struct_fields__
 
     @cached_property
+    def is_fact(self) -> bool:
+        return self.kind is Kind.FACT
+
+    @cached_property
     def key_of(self) -> Callable[[Any], Key]:
         return attrgetter(*self.key)
 

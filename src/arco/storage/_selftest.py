@@ -44,6 +44,7 @@ class _SelfTest:
         self._runtime = runtime
         self._folder = folder
         self._written: list[str] = []
+        self._doubt = ""
 
     async def missing_is_missing(self) -> None:
         path = f"{self._folder}/absent"
@@ -75,7 +76,7 @@ class _SelfTest:
                 raise _failed("the bytes of the create that won are not those read back", "use another store")
             await self._second_create_loses(path, stored)
             return
-        raise Unavailable("the store decided none of the self-test's creates; try again later")
+        raise Unavailable(f"the store decided none of the self-test's creates ({self._doubt}); try again later")
 
     async def _race(self, path: str) -> tuple[list[bytes], list[bytes]]:
         """The bytes of the racers that won, and of those that were told neither."""
@@ -87,20 +88,23 @@ class _SelfTest:
                 await self._store.put(path, data, only_if_absent=True)
             except ObjectExists:
                 return
-            except StoreFailed:
+            except StoreFailed as error:
                 undecided.append(data)
+                self._doubt = error.message
             else:
                 winners.append(data)
 
         racers = [self._runtime.spawn(racer(f"racer {n}".encode()), f"self-test racer {n}") for n in range(RACERS)]
-        refusals: list[StoreRefused] = []
+        errors: list[ArcoError] = []
         for task in racers:  # wait for all of them, so that none writes after the test is over
             try:
                 await task
-            except StoreRefused as error:
-                refusals.append(error)
-        if refusals:
-            raise _failed("it does not let us create an object", refusals[0].message) from refusals[0]
+            except ArcoError as error:
+                errors.append(error)
+        for failure in errors:
+            if isinstance(failure, StoreRefused):
+                raise _failed("it does not let us create an object", failure.message) from failure
+            raise failure
         return winners, undecided
 
     async def _second_create_loses(self, path: str, stored: bytes) -> None:

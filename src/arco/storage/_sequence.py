@@ -101,29 +101,38 @@ class Sequence:
         number = tail.number + 1
         path = self.path(number)
         await self.persist(tail.number)
-        sent = self._runtime.boottime()
+        proven = tail.proven  # a win that is read back may be of an earlier call, and others went on since
         unsettled = False
         for attempt in range(ATTEMPTS):
+            sent = self._runtime.boottime()
             try:
                 await self._store.put(path, data, only_if_absent=True)
+                proven = sent
                 break
             except (ObjectExists, StoreFailed, StoreRefused) as error:
                 unsettled = unsettled or isinstance(error, StoreFailed)
                 if isinstance(error, StoreRefused) and not unsettled:
                     raise  # nothing was sent that could still land
-                stored = await self.read(number)
+                stored = await self._settle(path, self.read(number), unsettled)
                 if stored == data:
                     break
                 if stored is not None:
                     return Lost(stored)
             await self._pause(attempt)
         else:
-            raise Unavailable(
-                f"the store does not settle the create of {path}; the outcome is open, try again", path=path
-            )
-        await self._check_floor(number, tail.proven)
+            raise _open(path)
+        await self._settle(path, self._check_floor(number, tail.proven), True)
         self._won = number
-        return Won(Tail(number, sent))
+        return Won(Tail(number, proven))
+
+    async def _settle(self, path: str, question: Awaitable[T], unsettled: bool) -> T:
+        """A store that refuses to tell what became of a create leaves it open."""
+        try:
+            return await question
+        except StoreRefused as error:
+            if unsettled:
+                raise _open(path) from error
+            raise
 
     async def persist(self, number: int) -> None:
         """Before building on a number: make it survive a power loss if another process wrote it.
@@ -237,6 +246,10 @@ class Sequence:
 
     async def _pause(self, attempt: int) -> None:
         await self._runtime.sleep(self._runtime.uniform(0.5, 1.0) * min(0.02 * 2**attempt, 2.0))
+
+
+def _open(path: str) -> Unavailable:
+    return Unavailable(f"the store does not settle the create of {path}; the outcome is open, try again", path=path)
 
 
 async def _newest(exists: Callable[[int], Awaitable[bool]], known: int) -> int:

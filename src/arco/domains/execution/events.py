@@ -19,7 +19,7 @@ __all__ = [
 ]
 
 
-class ColumnStats(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
+class ColumnStats(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True, gc=False):
     column: str
     null_count: int
     min: str | None = None
@@ -27,7 +27,7 @@ class ColumnStats(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     distinct_count: int | None = None
 
 
-class DataFile(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
+class DataFile(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True, gc=False):
     path: str
     size_bytes: int
     row_count: int

@@ -56,28 +56,33 @@ def _fold_version(group: Group, item: Input, event: MaterializationCompleted) ->
         ),
     )
     row = before or _first(item, event)
-    row = msgspec.structs.replace(
-        row,
-        asset_key=event.asset_key,
-        version_count=version,
-        last_run_id=event.run_id,
-        last_task_id=event.task_id,
-        updated_at=item.received,
-    )
     if event.status == "quarantined":
-        row = msgspec.structs.replace(row, status="quarantined")
+        row = msgspec.structs.replace(
+            row,
+            asset_key=event.asset_key,
+            status="quarantined",
+            version_count=version,
+            last_run_id=event.run_id,
+            last_task_id=event.task_id,
+            updated_at=item.received,
+        )
     else:
         row = msgspec.structs.replace(
             row,
+            asset_key=event.asset_key,
             status="complete",
             current_materialization_id=event.materialization_id,
             current_version=version,
+            version_count=version,
             row_count=event.row_count,
             byte_size=event.byte_size,
             file_count=len(event.files),
             schema_hash=event.schema_hash,
+            last_run_id=event.run_id,
+            last_task_id=event.task_id,
             last_error=None,
             last_success_at=event.completed_at,
+            updated_at=item.received,
         )
     group.put(PARTITIONS, row)
 

@@ -1,0 +1,95 @@
+"""Appending: what the log costs on top of the store it stands on."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+from arco.core import new_ulid
+from arco.domains.catalog import CreateNamespace
+from arco.log import number_of
+from arco.runtime import AsyncRuntime, Workspace, init_workspace
+from arco.storage import LocalStore, Scope
+from bench._measure import Line, Stopwatch, middle
+from bench._sample import new_completed
+
+__all__ = ["measure_append"]
+
+SECTION = "append (local disk)"
+PRODUCERS = 16
+
+
+async def measure_append(folder: Path, runtime: AsyncRuntime, quick: bool) -> list[Line]:
+    """Four kinds of writes take turns, so that a slow moment of the disk meets all of them."""
+    rounds, count = (3, 60) if quick else (6, 200)
+    store, scope = LocalStore(folder), Scope("bench", "append")
+    await init_workspace(store, scope, runtime)
+    async with await Workspace.open(store, scope, runtime, compact=False, test_store=False) as workspace:
+        writer = _Writer(store, workspace, runtime)
+        rates: dict[str, list[float]] = {"raw": [], "one": [], "many": [], "decide": []}
+        groups: list[float] = []
+        for _ in range(rounds):
+            rates["raw"].append(await _rate(writer.raw, count))
+            rates["one"].append(await _rate(writer.record, count))
+            rates["decide"].append(await _rate(writer.decide, count))
+            events, segments, seconds = await writer.many(count)
+            rates["many"].append(segments / seconds)
+            groups.append(events / segments)
+    raw, one, many, decide = (middle(rates[name]) for name in ("raw", "one", "many", "decide"))
+    group = middle(groups)
+    return [
+        Line(SECTION, "raw create of 1 KB, one at a time", f"{raw:,.0f}/s"),
+        Line(SECTION, "record, 1 producer, 1 event each", f"{one:,.0f}/s", f"raw {raw:,.0f}/s", one / raw),
+        Line(
+            SECTION,
+            f"record, {PRODUCERS} producers, groups of {group:.1f}",
+            f"{many * group:,.0f} events/s",
+            f"raw × group {raw * group:,.0f}/s",
+            many / raw,
+            "≥ 0.8",
+            many / raw >= 0.8,
+        ),
+        Line(SECTION, "decide, 1 caller", f"{decide:,.0f}/s", f"raw {raw:,.0f}/s", decide / raw),
+    ]
+
+
+async def _rate(write: Callable[[], Awaitable[Any]], count: int) -> float:
+    with Stopwatch() as watch:
+        for _ in range(count):
+            await write()
+    return count / watch.wall
+
+
+class _Writer:
+    def __init__(self, store: LocalStore, workspace: Workspace, runtime: AsyncRuntime) -> None:
+        self._store = store
+        self._workspace = workspace
+        self._runtime = runtime
+        self._number = 0
+        self._data = runtime.bytes(1_024)
+
+    async def raw(self) -> None:
+        self._number += 1
+        await self._store.put(f"raw/{self._number >> 12}/{self._number}", self._data, only_if_absent=True)
+
+    async def record(self) -> int:
+        """Append one event; the number of its segment."""
+        self._number += 1
+        event = new_completed(self._number, self._runtime.now())
+        return number_of((await self._workspace.record("activity", [event], actor="bench")).position)
+
+    async def decide(self) -> None:
+        self._number += 1
+        command = CreateNamespace(new_ulid(self._runtime, self._runtime), (f"namespace_{self._number}",))
+        await self._workspace.decide("catalog", command, actor="bench")
+
+    async def many(self, count: int) -> tuple[int, int, float]:
+        """Events and segments that all producers together appended, and the seconds it took."""
+        numbers: list[int] = []
+
+        async def produce() -> None:
+            numbers.extend([await self.record() for _ in range(count)])
+
+        with Stopwatch() as watch:
+            await asyncio.gather(*(produce() for _ in range(PRODUCERS)))
+        return len(numbers), len(set(numbers)), watch.wall

@@ -1,0 +1,110 @@
+"""The tree of commands, and what happens before a command begins: version, help, usage errors."""
+
+import sys
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from arco import __version__
+from arco.cli._command import EXIT_INTERRUPTED
+from arco.cli._doctor import app as doctor
+from arco.cli._init import app as setup
+from arco.cli._log import app as log
+from arco.cli._output import Output
+from arco.cli._state import app as state
+from arco.cli._upkeep import app as upkeep
+from arco.core import Invalid
+
+__all__ = ["app", "main"]
+
+EPILOG = """\
+[bold]Exit codes[/bold]
+
+  0  done
+  1  unexpected: a fault of arco itself
+  2  the input is wrong
+  3  the state says no, or the thing named does not exist
+  4  it did not work now: try again later
+  5  somebody else goes on, or this arco is older than the data
+  6  the store refuses: rights, space, or promises it does not keep
+  7  stored data is wrong or missing
+130  interrupted
+
+[bold]Settings[/bold]
+
+Flags win over ARCO_STORE, ARCO_TENANT_ID and ARCO_WORKSPACE_ID,
+those over arco.toml in this folder or above.
+"""
+
+
+class _Group(TyperGroup):
+    """The root. Usage errors speak like all other errors, as JSON too."""
+
+    def main(
+        self,
+        args: Sequence[str] | None = None,
+        prog_name: str | None = None,
+        complete_var: str | None = None,
+        standalone_mode: bool = True,
+        windows_expand_args: bool = True,
+        **extra: Any,
+    ) -> Any:
+        given = list(sys.argv[1:] if args is None else args)
+        try:
+            code = super().main(given, "arco", complete_var, False, windows_expand_args, **extra)
+        except typer.TyperException as error:
+            code = error.exit_code
+            # Typer has printed the help by then; it tells this case by the name as well.
+            if type(error).__name__ != "NoArgsIsHelpError":
+                _usage_error(error, as_json="--json" in given)
+        if not standalone_mode:
+            return code
+        sys.exit(code or 0)
+
+
+def _usage_error(error: typer.TyperException, *, as_json: bool) -> None:
+    context = getattr(error, "ctx", None)
+    command = context.command_path if context is not None else "arco"
+    message = error.format_message().rstrip(".")
+    Output(as_json=as_json).error(Invalid(f"{message}; see `{command} --help`"))
+
+
+app = typer.Typer(
+    name="arco",
+    help="Arco: a data platform in a bucket. Look at a workspace and look after it.",
+    epilog=EPILOG,
+    cls=_Group,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.add_typer(setup)
+app.add_typer(doctor)
+app.add_typer(upkeep)
+app.add_typer(log, name="log")
+app.add_typer(state, name="state")
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"arco {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    pass
+
+
+def main() -> None:
+    """Run the command line; ends the process with the exit code."""
+    try:
+        app()
+    except KeyboardInterrupt:
+        sys.exit(EXIT_INTERRUPTED)

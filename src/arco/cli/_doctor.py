@@ -1,0 +1,91 @@
+"""`arco doctor`: is the store what Arco needs, and is everything there that the workspace promises?"""
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import asdict
+
+import typer
+from rich.text import Text
+
+from arco.cli._command import Session, command
+from arco.cli._open import Reader, definitions, reading
+from arco.cli._options import LogArgument
+from arco.cli._output import Output, grid, say
+from arco.core import Corrupt, StoreRefused, format_time, new_ulid
+from arco.runtime import AsyncRuntime
+from arco.state import Finding, Level, examine_log
+from arco.storage import self_test
+
+__all__ = ["app"]
+
+app = typer.Typer()
+
+STYLES = {Level.OK: "green", Level.NOTE: "blue", Level.WARNING: "yellow", Level.ERROR: "bold red"}
+
+
+@command(app)
+async def doctor(session: Session, log: LogArgument = None) -> int | None:
+    """Check the store, chains, hashes, density and references.
+
+    Writes nothing but a test below selftest/, which it removes. Exits with 7 if it finds an error.
+    """
+    project = session.project
+    document: dict[str, object] = {"workspace": project.scope.root, "store": project.store, "incarnation": None}
+    try:
+        async with reading(project, session.runtime) as reader:
+            document["incarnation"] = reader.incarnation.id
+            findings = [await _examine_store(reader, session.runtime), _incarnation(reader)]
+            for definition in definitions(log):
+                with session.output.progress(f"examining {definition.log}") as progress:
+                    handle, place = reader.handle(), reader.place(definition.log)
+                    findings += await examine_log(definition, handle, place, session.runtime, progress)
+    except Corrupt as error:  # the incarnation itself; what lies below it is examined, not raised
+        findings = [Finding(Level.ERROR, "", "incarnation", error.message, str(error.details.get("path", "")))]
+    return _report(session.output, document, findings)
+
+
+async def _examine_store(reader: Reader, runtime: AsyncRuntime) -> Finding:
+    try:
+        await self_test(reader.handle(), runtime, new_ulid(runtime, runtime))
+    except StoreRefused as error:
+        return Finding(Level.ERROR, "", "store", error.message)
+    return Finding(Level.OK, "", "store", "creates are atomic, reads follow writes, missing is missing")
+
+
+def _incarnation(reader: Reader) -> Finding:
+    life = reader.incarnation
+    message = f"{life.id}, number {life.number}, since {format_time(life.created_at)} ({life.reason})"
+    return Finding(Level.OK, "", "incarnation", message)
+
+
+def _report(output: Output, document: Mapping[str, object], findings: list[Finding]) -> int | None:
+    count = Counter(finding.level for finding in findings)
+    errors, warnings = count[Level.ERROR], count[Level.WARNING]
+    rows = [
+        [say(found.level.value, STYLES[found.level]), found.log or None, found.check, _message(found)]
+        for found in findings
+    ]
+    listed = [{**asdict(found), "level": found.level.value} for found in findings]
+    output.emit(
+        {**document, "healthy": not errors, "errors": errors, "warnings": warnings, "findings": listed},
+        grid(["level", "log", "check", "finding"], rows),
+        _verdict(errors, warnings),
+    )
+    return Corrupt.exit_code if errors else None
+
+
+def _message(found: Finding) -> str:
+    """The finding, with its file unless the sentence names it already."""
+    return found.message if found.path in found.message else f"{found.message} ({found.path})"
+
+
+def _verdict(errors: int, warnings: int) -> Text:
+    if errors:
+        return say(f"Not healthy: {_counted(errors, 'error')}, {_counted(warnings, 'warning')}.", "bold red")
+    if warnings:
+        return say(f"Healthy, with {_counted(warnings, 'warning')} worth a look.", "yellow")
+    return say("Healthy: everything that must be there is there and is what it must be.", "green")
+
+
+def _counted(number: int, word: str) -> str:
+    return f"{number} {word}" if number == 1 else f"{number} {word}s"

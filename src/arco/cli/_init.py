@@ -1,0 +1,109 @@
+"""Commands around a workspace: create it, show the settings, export the rights of a role."""
+
+import re
+import shlex
+from typing import Annotated
+
+import typer
+from rich.text import Text
+
+from arco.cli._command import Session, command
+from arco.cli._open import open_base, reading
+from arco.cli._output import dump, grid, say, visible
+from arco.core import Invalid, format_time
+from arco.runtime import init_workspace
+from arco.storage import Role, check_path, s3_policy
+
+__all__ = ["app"]
+
+app = typer.Typer()
+
+_BUCKET = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
+
+
+@command(app, "init")
+async def init(session: Session) -> None:
+    """Test the store and create a workspace in it.
+
+    Exits with 3 if the workspace exists already.
+    """
+    project = session.project
+    async with open_base(project, session.runtime) as base:
+        incarnation = await init_workspace(base, project.scope, session.runtime)
+    document = {
+        "workspace": project.scope.root,
+        "store": project.store,
+        "incarnation": incarnation.id,
+        "created_at": format_time(incarnation.created_at),
+    }
+    session.output.emit(
+        document,
+        _created(project.scope.root, project.store, incarnation.id),
+        *_next_steps(session),
+    )
+
+
+def _created(workspace: str, store: str, incarnation: str) -> Text:
+    head = Text.assemble(("Created the workspace ", "green"), (visible(workspace), "bold"))
+    tested = "  The store keeps its promises: creates are atomic, reads follow writes, missing is missing."
+    return Text("\n").join([head, _lines(f"  store        {store}", f"  incarnation  {incarnation}", tested)])
+
+
+def _lines(*lines: str) -> Text:
+    return Text("\n").join(say(line) for line in lines)
+
+
+def _next_steps(session: Session) -> list[Text]:
+    """How other commands find the workspace, if it was named by flags, and what to look at first."""
+    loaded = session.project.loaded
+    values = {
+        "store": session.project.store,
+        "tenant_id": loaded.settings.tenant_id,
+        "workspace_id": loaded.settings.workspace_id,
+    }
+    flags = [name for name in values if loaded.origin[name].startswith("--")]
+    exports = [f"  export ARCO_{name.upper()}={shlex.quote(values[name])}" for name in flags]
+    found_by = [_lines("Other commands find it by the same flags, or with:", *exports)] if flags else []
+    return [*found_by, say("Next: arco doctor, arco log tail, arco state tables")]
+
+
+@command(app)
+async def config(session: Session) -> None:
+    """Print every setting and where its value comes from.
+
+    Secrets are masked.
+    """
+    project = session.project
+    rows = project.loaded.rows()
+    document = {
+        "file": str(project.toml) if project.toml else None,
+        "settings": [{"name": name, "value": value, "origin": origin} for name, value, origin in rows],
+    }
+    read = f"arco.toml: {project.toml}" if project.toml else f"arco.toml: none in {project.folder} or above"
+    session.output.emit(document, grid(["setting", "value", "origin"], rows), say(read, "dim"))
+
+
+@command(app)
+async def policy(
+    session: Session,
+    role: Annotated[Role, typer.Argument(help="Whose rights.", show_default=False)],
+    bucket: Annotated[str | None, typer.Option("--bucket", help="The bucket, unless the store is s3://.")] = None,
+) -> None:
+    """Print the S3 policy with a role's rights in this workspace.
+
+    It names the workspace's incarnation: export it again after a restore.
+    """
+    url = session.project.store
+    place = url.removeprefix("s3://") if url.startswith("s3://") else ""
+    named, _, prefix = place.partition("/")
+    prefix = prefix.strip("/")
+    bucket = bucket or named
+    if not bucket:
+        raise Invalid(f"the store {url} has no bucket; name it with --bucket")
+    if _BUCKET.fullmatch(bucket) is None:
+        raise Invalid(f"{bucket[:80]!r} is not the name of a bucket; use 3 to 63 characters of a-z, 0-9, - and .")
+    if prefix:
+        check_path(prefix)
+    async with reading(session.project, session.runtime) as reader:
+        document = s3_policy(role, bucket, reader.scope, reader.incarnation.id, prefix)
+    session.output.line(dump(document, indent=2))

@@ -1,0 +1,179 @@
+"""Commands that look after state: publish and merge, fold anew or compare, delete what nobody reaches."""
+
+from typing import Annotated, Any
+
+import typer
+from rich.console import RenderableType
+
+from arco.cli._command import Session, command
+from arco.cli._open import definitions, reading, writing
+from arco.cli._options import LogArgument
+from arco.cli._output import grid, say, shown_size
+from arco.core import Corrupt, Refused
+from arco.log import number_of
+from arco.runtime import OpenLog
+from arco.state import Collection, Collector, Manifest, base_for, verify_revision
+from arco.storage import Role
+
+__all__ = ["app"]
+
+app = typer.Typer()
+
+LISTED = 20
+"""Paths that `gc --dry-run` prints; `--json` has all of them."""
+
+
+@command(app)
+async def compact(session: Session, log: LogArgument = None) -> None:
+    """Fold new events, publish a revision and finish due merges."""
+    rows, documents = [], []
+    async with writing(session.project, session.runtime, log) as workspace:
+        for name, opened in workspace.logs.items():
+            before = opened.compactor.head.manifest
+            with session.output.progress(f"compacting {name}"):
+                after = await opened.compactor.compact()
+            merges = await _merges_between(opened, before, after)
+            document = {**_step(name, before, after), "merges": merges}
+            documents.append(document)
+            rows.append([*_step_row(document), merges])
+    headers = [*STEP_HEADERS, "merges"]
+    session.output.emit({"logs": documents}, grid(headers, rows))
+
+
+STEP_HEADERS = ["log", "revision before", "after", "through segment", "layers", "size"]
+
+
+def _step(log: str, before: Manifest, after: Manifest) -> dict[str, Any]:
+    return {
+        "log": log,
+        "revision_before": before.number,
+        "revision_after": after.number,
+        "segment": number_of(int(after.watermark)),
+        "layers": len(after.layers),
+        "bytes": sum(layer.bytes for layer in after.layers),
+    }
+
+
+def _step_row(step: dict[str, Any]) -> list[object]:
+    return [
+        *[step[name] for name in ("log", "revision_before", "revision_after", "segment", "layers")],
+        shown_size(step["bytes"]),
+    ]
+
+
+async def _merges_between(opened: OpenLog, before: Manifest, after: Manifest) -> int:
+    """Merges that were announced or pending, and are not any more."""
+    seen = {known.id for known in before.pending if known.kind == "merge"}
+    for number in range(before.number + 1, after.number):
+        manifest = (await opened.snapshot(revision=number)).manifest
+        seen |= {known.id for known in manifest.pending if known.kind == "merge"}
+    return len(seen - {known.id for known in after.pending})
+
+
+@command(app)
+async def rebuild(
+    session: Session,
+    log: LogArgument = None,
+    verify: Annotated[
+        bool, typer.Option("--verify", help="Only compare with what is published; exits with 7 if anything differs.")
+    ] = False,
+) -> int | None:
+    """Fold the log from its beginning and swap the state in.
+
+    Readers see the old state until the new one is complete. With --verify nothing is changed.
+    """
+    if verify:
+        return await _compare(session, log)
+    documents = []
+    async with writing(session.project, session.runtime, log) as workspace:
+        for name, opened in workspace.logs.items():
+            before = opened.compactor.head.manifest
+            with session.output.progress(f"folding {name} anew") as progress:
+                after = await opened.compactor.rebuild(progress)
+            documents.append(_step(name, before, after))
+    session.output.emit({"logs": documents}, grid(STEP_HEADERS, [_step_row(document) for document in documents]))
+    return None
+
+
+async def _compare(session: Session, log: str | None) -> int | None:
+    rows, documents = [], []
+    async with reading(session.project, session.runtime) as reader:
+        for definition in definitions(log):
+            name = definition.log
+            head = (await reader.revisions(name).head()).manifest
+            if base_for(definition, head).number != head.number:
+                raise Refused(
+                    f"revision {head.number} of {name} was made by another fold version; run `arco compact` first"
+                )
+            with session.output.progress(f"folding {name} anew") as progress:
+                compared = await verify_revision(
+                    definition, reader.handle(), reader.place(name), reader.ledger(name), head, progress
+                )
+            for found in compared:
+                verdict = say("equal", "green") if found.equal else say("differs", "bold red")
+                rows.append([name, str(head.number), found.table, found.rows, found.refolded_rows, verdict])
+                counts = {"rows": found.rows, "refolded_rows": found.refolded_rows, "equal": found.equal}
+                documents.append({"log": name, "revision": head.number, "table": found.table, **counts})
+    different = [document["table"] for document in documents if not document["equal"]]
+    conclusion: RenderableType = (
+        say(
+            f"The state differs from the log in {', '.join(map(str, different))}; `arco rebuild` replaces it.",
+            "bold red",
+        )
+        if different
+        else say("The published state is what the log says.", "green")
+    )
+    headers = ["log", "revision", "table", "published rows", "folded anew", "result"]
+    session.output.emit({"equal": not different, "tables": documents}, grid(headers, rows), conclusion)
+    return Corrupt.exit_code if different else None
+
+
+@command(app)
+async def gc(
+    session: Session,
+    log: LogArgument = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would be deleted.")] = False,
+) -> None:
+    """Delete files and manifests that no reader can reach any more.
+
+    Any object that cannot be read stops it before anything is deleted.
+    """
+    found: list[Collection] = []
+    async with reading(session.project, session.runtime) as reader:
+        for definition in definitions(log):
+            collector = Collector(reader.handle(Role.COLLECTOR), reader.place(definition.log), reader.runtime)
+            with session.output.progress(f"collecting {definition.log}") as progress:
+                found.append(await collector.collect(dry_run=dry_run, progress=progress))
+    deleted = "would delete" if dry_run else "deleted"
+    headers = ["log", f"{deleted} files", "manifests", "size", "kept files", "kept revisions", "floor"]
+    rows = [
+        [
+            done.log,
+            len(done.files),
+            len(done.manifests),
+            shown_size(done.bytes),
+            done.kept_files,
+            done.kept_revisions,
+            done.floor,
+        ]
+        for done in found
+    ]
+    paths = [(info.path, info.size) for done in found for info in (*done.files, *done.manifests)]
+    parts: list[RenderableType] = [grid(headers, rows)]
+    if dry_run and paths:
+        parts.append(grid(["path", "size"], [[path, shown_size(size)] for path, size in paths[:LISTED]]))
+        if len(paths) > LISTED:
+            parts.append(say(f"and {len(paths) - LISTED:,} more; --json lists all", "dim"))
+    session.output.emit({"dry_run": dry_run, "logs": [_collection_document(done) for done in found]}, *parts)
+
+
+def _collection_document(done: Collection) -> dict[str, Any]:
+    return {
+        "log": done.log,
+        "files": [info.path for info in done.files],
+        "manifests": [info.path for info in done.manifests],
+        "bytes": done.bytes,
+        "kept_files": done.kept_files,
+        "kept_revisions": done.kept_revisions,
+        "floor": done.floor,
+    }

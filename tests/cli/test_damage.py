@@ -1,0 +1,128 @@
+"""Damaged workspaces: the doctor names the file and exits with 7, readers refuse, and a rebuild heals what it can."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from arco.state import decode_manifest
+from tests.cli.conftest import PUBLISHED, UNPUBLISHED, Cli
+
+
+def flip(path: Path) -> None:
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.write_bytes(data)
+
+
+def cut(path: Path) -> None:
+    data = path.read_bytes()
+    path.write_bytes(data[: len(data) // 2])
+
+
+def empty(path: Path) -> None:
+    path.write_bytes(b"")
+
+
+DAMAGES = [flip, cut, empty, Path.unlink]
+Damage = Callable[[Path], None]
+
+
+def numbered(workspace: Path, kind: str, number: int) -> Path:
+    (found,) = workspace.glob(f"inc-*/{kind}/activity/{0:013d}/{number:020d}")
+    return found
+
+
+def state_files(workspace: Path) -> list[Path]:
+    head = numbered(workspace, "manifests", PUBLISHED)
+    manifest = decode_manifest(head.read_bytes(), str(head))
+    return sorted({workspace / file.path for layer in manifest.layers for file in layer.files})
+
+
+def check_named(cli: Cli, workspace: Path, path: Path) -> None:
+    ran = cli("doctor", "--json")
+    assert ran.code == 7
+    errors = [finding for finding in ran.document["findings"] if finding["level"] == "error"]
+    assert errors
+    assert not ran.document["healthy"]
+    assert any(finding["path"].endswith(str(path.relative_to(workspace))) for finding in errors)
+    assert cli("doctor").out.strip().splitlines()[-1].startswith("Not healthy")
+
+
+@pytest.mark.parametrize("damage", DAMAGES, ids=lambda damage: damage.__name__)
+@pytest.mark.parametrize("number", [1, 3, PUBLISHED])
+def test_the_doctor_names_a_damaged_segment(cli: Cli, workspace: Path, number: int, damage: Damage) -> None:
+    path = numbered(workspace, "ledger", number)
+    damage(path)
+    check_named(cli, workspace, path)
+    assert cli("log", "verify", "catalog").code == 0
+
+
+@pytest.mark.parametrize("damage", [flip, cut, empty], ids=lambda damage: damage.__name__)
+def test_log_verify_and_cat_stop_at_a_damaged_segment(cli: Cli, workspace: Path, damage: Damage) -> None:
+    path = numbered(workspace, "ledger", 3)
+    damage(path)
+    ran = cli("log", "verify", "--json")
+    assert ran.code == 7
+    good, broken = ran.document["logs"]
+    assert good["ok"]
+    assert broken["error"]["details"]["path"].endswith(path.name)
+    ran = cli("log", "cat", "activity")
+    assert ran.code == 7
+    assert len(ran.out.splitlines()) == 2
+    assert path.name in ran.err
+
+
+@pytest.mark.parametrize("damage", DAMAGES, ids=lambda damage: damage.__name__)
+def test_the_doctor_names_a_damaged_older_manifest(cli: Cli, workspace: Path, damage: Damage) -> None:
+    path = numbered(workspace, "manifests", 2)
+    damage(path)
+    check_named(cli, workspace, path)
+    assert cli("state", "show", "partitions", "--revision", "2").code == 7
+    assert cli("state", "show", "partitions").code == 0
+
+
+@pytest.mark.parametrize("damage", [flip, cut, empty], ids=lambda damage: damage.__name__)
+def test_a_damaged_newest_manifest_is_named_and_the_log_stays_readable(
+    cli: Cli, workspace: Path, damage: Damage
+) -> None:
+    path = numbered(workspace, "manifests", PUBLISHED)
+    damage(path)
+    check_named(cli, workspace, path)
+    assert cli("state", "show", "partitions").code == 7
+    assert len(cli("log", "cat", "activity").out.splitlines()) == PUBLISHED + UNPUBLISHED
+    assert cli("log", "verify").code == 0
+
+
+@pytest.mark.parametrize("damage", DAMAGES, ids=lambda damage: damage.__name__)
+def test_the_doctor_names_a_damaged_file_and_rebuild_heals_it(cli: Cli, workspace: Path, damage: Damage) -> None:
+    path = state_files(workspace)[-1]
+    damage(path)
+    check_named(cli, workspace, path)
+    assert cli("rebuild", "--verify").code == 7
+    assert cli("rebuild").code == 0
+    assert cli("rebuild", "--verify").code == 0
+    assert cli("state", "show", "materializations", "--json").document["total"] == PUBLISHED + UNPUBLISHED
+
+
+def test_compact_ends_when_a_merge_cannot_be_done(cli: Cli, workspace: Path) -> None:
+    flip(state_files(workspace)[0])
+    ran = cli("compact", "activity", ARCO_MERGE_FAN_IN="2")
+    assert ran.code == 7
+    assert "arco rebuild" in ran.err
+
+
+def test_gc_deletes_nothing_while_a_manifest_cannot_be_read(cli: Cli, workspace: Path) -> None:
+    flip(numbered(workspace, "manifests", 2))
+    before = sorted(workspace.rglob("*"))
+    assert cli("gc").code == 7
+    assert sorted(workspace.rglob("*")) == before
+
+
+def test_a_damaged_incarnation_is_a_finding(cli: Cli, workspace: Path) -> None:
+    (path,) = workspace.glob("incarnations/*/*")
+    cut(path)
+    ran = cli("doctor", "--json")
+    assert ran.code == 7
+    (finding,) = ran.document["findings"]
+    assert path.name in finding["message"]

@@ -1,0 +1,101 @@
+"""Many seeds: two workers run every seed, in other processes with other hash seeds, and must leave the same trace."""
+
+import json
+import os
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from tests.simulation.probe import FAULTS, PATHS, Probe
+from tests.simulation.world import run_seed
+
+__all__ = ["Outcome", "run_many", "work"]
+
+
+@dataclass
+class Outcome:
+    """What a set of seeds came to."""
+
+    seeds: int = 0
+    probe: Probe = field(default_factory=Probe)
+    violations: list[tuple[int, str]] = field(default_factory=list)
+    failed: list[int] = field(default_factory=list)
+
+    @property
+    def operations(self) -> int:
+        return sum(self.probe.operations.values())
+
+    @property
+    def faults(self) -> int:
+        return sum(self.probe.faults.values())
+
+    def missing(self) -> list[str]:
+        """Faults and recovery paths that never happened."""
+        return [f"fault: {kind}" for kind in FAULTS if not self.probe.faults[kind]] + [
+            f"recovery path: {kind}" for kind in PATHS if not self.probe.paths[kind]
+        ]
+
+
+def work(first: int, count: int) -> None:
+    """A worker: run seeds one after the other, one line of JSON each."""
+    for seed in range(first, first + count):
+        result = run_seed(seed)
+        line = {
+            "seed": seed,
+            "trace": result.trace,
+            "violation": result.violation,
+            "faults": result.probe.faults,
+            "paths": result.probe.paths,
+            "operations": result.probe.operations,
+        }
+        print(json.dumps(line), flush=True)
+
+
+def run_many(first: int, count: int, jobs: int) -> Iterator[tuple[int, Outcome]]:
+    """Every seed twice; yields each seed with the sum so far."""
+    pairs = max(jobs // 2, 1)
+    workers = []
+    for index in range(pairs):
+        begin, end = first + index * count // pairs, first + (index + 1) * count // pairs
+        workers.append((end - begin, [_worker(begin, end - begin, hash_seed) for hash_seed in ("1", "2")]))
+    outcome = Outcome()
+    try:
+        for round_ in range(max(size for size, _ in workers)):
+            for size, pair in workers:
+                if round_ < size:
+                    yield _compare([_next(worker) for worker in pair], outcome), outcome
+    finally:
+        for _, pair in workers:
+            for worker in pair:
+                worker.kill()
+                worker.communicate()
+
+
+def _worker(first: int, count: int, hash_seed: str) -> "subprocess.Popen[str]":
+    command = [sys.executable, "-m", "tests.simulation", "--work", str(first), str(count)]
+    environment = {**os.environ, "PYTHONHASHSEED": hash_seed, "OMP_NUM_THREADS": "1"}
+    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
+
+
+def _next(worker: "subprocess.Popen[str]") -> dict[str, Any]:
+    assert worker.stdout is not None
+    line = worker.stdout.readline()
+    if not line:
+        raise SystemExit("a worker died; its message stands above")
+    found: dict[str, Any] = json.loads(line)
+    return found
+
+
+def _compare(twice: list[dict[str, Any]], outcome: Outcome) -> int:
+    one, other = twice
+    seed = int(one["seed"])
+    outcome.seeds += 1
+    outcome.probe.add(Probe(Counter(one["faults"]), Counter(one["paths"]), Counter(one["operations"])))
+    for violation in sorted({one["violation"], other["violation"]} - {""}):
+        outcome.violations.append((seed, violation))
+    if one["trace"] != other["trace"]:
+        outcome.violations.append((seed, "the same seed took two different courses in two processes"))
+    return seed
