@@ -72,5 +72,5 @@ $(VENV_READY): requirements.lock pyproject.toml
 $(EMULATORS_READY): $(EMULATORS)/package-lock.json
 	@command -v npm >/dev/null || { echo "the storage emulators need Node with npm: install it first" >&2; exit 1; }
 	@echo "setting up $(EMULATORS)"
-	@npm ci --prefix $(EMULATORS) --no-audit --no-fund --loglevel=error
+	@npm ci --prefix $(EMULATORS) --ignore-scripts --no-audit --no-fund --loglevel=error
 	@touch $@

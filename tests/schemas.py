@@ -66,8 +66,8 @@ def current(definitions: Iterable[Definition] = DEFINITIONS) -> Documents:
 
 
 def schema_of(kind: type[msgspec.Struct]) -> dict[str, Any]:
-    """The JSON schema, without words that only people read."""
-    found: dict[str, Any] = _without_words(msgspec.json.schema(kind))
+    """The JSON schema as it is stored, without words that only people read."""
+    found: dict[str, Any] = json.loads(_text(_without_words(msgspec.json.schema(kind))))
     return found
 
 
@@ -219,9 +219,7 @@ def merged(golden: Documents, now: Documents) -> Documents:
 
 
 def load(folder: Path) -> Documents:
-    return {
-        name: json.loads(path.read_text()) if (path := folder / f"{name}.json").exists() else {} for name in NAMES
-    }
+    return {name: json.loads(path.read_text()) if (path := folder / f"{name}.json").exists() else {} for name in NAMES}
 
 
 def _text(value: Any) -> str:

@@ -92,13 +92,13 @@ async def _fill(root: Path) -> None:
             receipt = await workspace.decide("catalog", command, actor=ACTOR)
             await workspace.published("catalog", receipt.position)
         for number in range(PUBLISHED):
-            await workspace.published("activity", await _materialize(workspace, number))
+            await workspace.published("activity", await materialize(workspace, number))
     async with await Workspace.open(LocalStore(root), SCOPE, runtime, compact=False) as workspace:
         for number in range(PUBLISHED, PUBLISHED + UNPUBLISHED):
-            await _materialize(workspace, number)
+            await materialize(workspace, number)
 
 
-async def _materialize(workspace: Workspace, number: int) -> int:
+async def materialize(workspace: Workspace, number: int) -> int:
     runtime = workspace.runtime
     fact = MaterializationCompleted(
         materialization_id=new_ulid(runtime, runtime),

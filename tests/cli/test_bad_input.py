@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from arco.cli._app import app
+from arco.core import ArcoError, Corrupt, Invalid, Refused, StoreRefused, Superseded, Unavailable
 from tests.cli.conftest import Cli
 
 HOSTILE = [
@@ -37,7 +37,7 @@ def test_a_name_that_could_escape_its_place_is_refused(
     ran = cli(*command, option, name)
     assert ran.code == 2
     assert "cannot name a" in ran.err
-    assert ran.err.isprintable() or ran.err[:-1].isprintable()
+    assert ran.err.rstrip("\n").isprintable()
     assert list(home.iterdir()) == []
 
 
@@ -97,8 +97,8 @@ def test_a_table_that_does_not_exist_is_refused_with_those_that_do(cli: Cli, wor
         ["doctor", "--store", "memory://here"],
         ["doctor", "--store", "gs://bucket"],
         ["doctor", "--store", "file://"],
-        ["doctor", "--store", "s3://user:secret@bucket"],
-        ["doctor", "--store", "s3://bucket?token=secret"],
+        ["doctor", "--store", "s3://user:hunter2@bucket"],
+        ["doctor", "--store", "s3://bucket?token=hunter2"],
     ],
     ids=lambda args: " ".join(args)[:60],
 )
@@ -106,7 +106,7 @@ def test_what_cannot_be_meant_is_wrong_input(cli: Cli, workspace: Path, args: li
     ran = cli(*args, "--json")
     assert (ran.code, ran.error["name"]) == (2, "Invalid")
     assert ran.out == ""
-    assert "secret" not in ran.err
+    assert "hunter2" not in ran.err
     assert cli(*args).err.startswith("error: ")
 
 
@@ -179,10 +179,7 @@ def test_a_fault_of_arco_is_one_line_and_the_way_to_the_traceback(
 
 
 def test_help_names_every_exit_code_there_is(cli: Cli) -> None:
-    from arco.core import ArcoError, Corrupt, Invalid, Refused, StoreRefused, Superseded, Unavailable
-
     text = cli("--help", COLUMNS="200").out
     lines = [line.split() for line in text.splitlines()]
     for kind in (ArcoError, Invalid, Refused, Unavailable, Superseded, StoreRefused, Corrupt):
         assert any(words[:1] == [str(kind.exit_code)] for words in lines)
-    assert app.info.name == "arco"

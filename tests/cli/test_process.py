@@ -1,15 +1,20 @@
 """The command as a process of its own: signals, pipes, exit codes, completion."""
 
+import asyncio
+import contextlib
+import json
 import os
 import select
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
-
 from arco import __version__
+from arco.runtime import AsyncRuntime, Workspace
+from arco.storage import LocalStore
+from tests.cli.conftest import SCOPE, materialize
 
 ARCO = [sys.executable, "-m", "arco.cli"]
 
@@ -41,22 +46,43 @@ def test_results_and_errors_end_with_their_codes(workspace: Path) -> None:
     assert ran.stderr.count("\n") == 1
 
 
-@pytest.mark.parametrize("shape", [[], ["--json"]], ids=["people", "json"])
-def test_follow_shows_events_as_they_arrive_and_ends_with_130(workspace: Path, shape: list[str]) -> None:
-    command = [*ARCO, "log", "tail", "-n", "1", "--follow", *shape]
-    with subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environ(PYTHONUNBUFFERED="1")
-    ) as child:
+@contextlib.contextmanager
+def following(*shape: str) -> Iterator[subprocess.Popen[bytes]]:
+    """`log tail --follow`, interrupted at the end."""
+    command = [*ARCO, "log", "tail", "activity", "-n", "1", "--follow", *shape]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, bufsize=0, env=environ()) as child:
         try:
-            assert child.stdout is not None
-            assert select.select([child.stdout], [], [], 30)[0]
-            assert child.stdout.readline()
+            yield child
             child.send_signal(signal.SIGINT)
             _, err = child.communicate(timeout=30)
         finally:
             child.kill()
     assert child.returncode == 130
-    assert "Traceback" not in err
+    assert b"Traceback" not in err
+
+
+def line_of(child: subprocess.Popen[bytes]) -> bytes:
+    assert child.stdout is not None
+    assert select.select([child.stdout], [], [], 30)[0], "nothing came"
+    return child.stdout.readline()
+
+
+async def append_one(home: Path) -> None:
+    async with await Workspace.open(LocalStore(home / ".arco"), SCOPE, AsyncRuntime(), compact=False) as opened:
+        await materialize(opened, 7)
+
+
+def test_follow_shows_events_as_they_arrive_until_it_is_interrupted(home: Path, workspace: Path) -> None:
+    with following("--json") as child:
+        first = json.loads(line_of(child))
+        asyncio.run(append_one(home))
+        second = json.loads(line_of(child))
+    assert int(second["position"]) == int(first["position"]) + (1 << 20)
+
+
+def test_follow_for_people_ends_as_quietly(workspace: Path) -> None:
+    with following() as child:
+        assert b"position" in line_of(child)
 
 
 def test_a_reader_that_leaves_is_no_fault(workspace: Path) -> None:

@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from arco.core import (
@@ -372,6 +372,7 @@ def test_an_admitted_event_says_who_did_what_when() -> None:
     run(scenario())
 
 
+@settings(deadline=None)
 @given(actor=st.text(min_size=1, max_size=5), row_count=st.integers(0, 9), operation=st.sampled_from("ab"))
 def test_the_request_hash_is_of_what_is_asked(actor: str, row_count: int, operation: str) -> None:
     def asked(actor: str, row_count: int, operation: str) -> Command:

@@ -3,7 +3,7 @@
 import hashlib
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from arco.core import Corrupt, Invalid, LostObject, StoreRefused, TooLarge, Unavailable
@@ -12,6 +12,7 @@ from arco.storage import MemoryStore, StoreFailed
 from tests.doubles import FaultyStore, run
 
 
+@settings(deadline=None)
 @given(data=st.binary(max_size=300))
 def test_a_blob_is_read_by_its_hash(data: bytes) -> None:
     async def scenario() -> None:

@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from arco.core import Invalid
@@ -54,6 +54,7 @@ def test_what_does_not_fit_is_invalid(version: int, data: bytes) -> None:
         REGISTRY.decode("Renamed", version, data)
 
 
+@settings(deadline=None)
 @given(version=st.integers(1, 3), data=st.binary(max_size=60))
 def test_any_bytes_decode_or_are_invalid(version: int, data: bytes) -> None:
     with contextlib.suppress(Invalid):

@@ -91,6 +91,7 @@ def sample() -> Event:
     return Event("1", "NamespaceCreated", "2026-01-01T00:00:00Z", "arco", "ann", "op", msgspec.Raw(b'{"path":["a"]}'))
 
 
+@settings(deadline=None)
 @given(first=headers, members=st.lists(events, max_size=4))
 def test_what_is_encoded_is_decoded(first: Header, members: list[Event]) -> None:
     found = decode_segment(encoded(first, *members), "path")
@@ -125,7 +126,7 @@ def test_a_segment_with_a_flipped_bit_is_corrupt_or_means_the_same() -> None:
     assert harmless < len(data) * 8 / 100
 
 
-@settings(max_examples=300)
+@settings(max_examples=300, deadline=None)
 @given(data=st.binary(max_size=200))
 def test_any_other_bytes_are_corrupt(data: bytes) -> None:
     with pytest.raises(Corrupt):
@@ -243,6 +244,7 @@ def test_a_refilled_number_is_caught_by_its_successor() -> None:
 # Positions
 
 
+@settings(deadline=None)
 @given(number=st.integers(0, 2**43 - 1), index=st.integers(0, 2**20 - 1))
 def test_positions_are_taken_apart_and_parsed(number: int, index: int) -> None:
     position = position_of(number, index)
@@ -251,6 +253,7 @@ def test_positions_are_taken_apart_and_parsed(number: int, index: int) -> None:
     assert parse_position(f"{number}:{index}") == position
 
 
+@settings(deadline=None)
 @given(a=st.tuples(st.integers(0, 2**40), st.integers(0, 2**20 - 1)), b=st.tuples(st.integers(0, 9), st.integers(0, 9)))
 def test_positions_sort_like_segment_and_index(a: tuple[int, int], b: tuple[int, int]) -> None:
     assert (position_of(*a) < position_of(*b)) == (a < b)

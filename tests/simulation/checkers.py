@@ -201,7 +201,7 @@ def check_everything(cluster: Cluster, history: History, sight: Sight, *, sample
     for view in views:
         check_sequences(view, sight)
         check_answers(view, [ask for ask in history.asks if ask.log == view.name], cluster)
-        check_events(view, cluster)
+        check_events(view, cluster, history)
         check_revisions(view, sight, cluster)
         check_states(view, history, sample)
         check_live_replicas(view, cluster)
@@ -293,7 +293,7 @@ def _check_receipt(view: LogView, ask: Ask, runs: dict[str, list[int]]) -> None:
         raise Violation("every acknowledged event is in one published state", f"{ask.kind} {receipt.operation}: {row}")
 
 
-def check_events(view: LogView, cluster: Cluster) -> None:
+def check_events(view: LogView, cluster: Cluster, history: History) -> None:
     """Decided events are possible where they stand; nothing the fold had to reject was decided."""
     held: dict[str, str] = {}
     names: dict[str, str] = {}
@@ -301,6 +301,8 @@ def check_events(view: LogView, cluster: Cluster) -> None:
     previous = ""
     for item in view.events:
         data, kind = item.data, item.event.type
+        if item.event.operation not in history.operations:
+            raise Violation("nothing is in the log that nobody asked for", f"{kind} of {item.event.operation}")
         if kind in ("AttemptClaimed", "AttemptReserved"):
             if held.get(data["attempt"]):
                 raise Violation(checker, f"attempt {data['attempt']} granted twice, at {item.position}")

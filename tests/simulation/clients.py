@@ -18,6 +18,7 @@ import msgspec
 
 from arco.core import (
     HOUR,
+    Corrupt,
     Invalid,
     LostObject,
     NotFound,
@@ -105,6 +106,8 @@ class History:
     asks: list[Ask] = field(default_factory=list)
     names: list[NameRead] = field(default_factory=list)
     tables: list[TableRead] = field(default_factory=list)
+    operations: set[str] = field(default_factory=set)
+    """Every operation id under which something was asked."""
     clock: int = 0
 
     def tick(self) -> int:
@@ -241,6 +244,7 @@ class Asking:
         if ask.asked_at and command.key and self.random.random() < 0.5:
             command = msgspec.structs.replace(command, operation=self._ulid(node))  # the key alone must do
         ask.asked_at.append(node.name)
+        self.history.operations.add(command.operation)
         ask.answer = "pending"
         work = node.log(ask.log).gateway.submit(command)
         try:
@@ -263,6 +267,8 @@ class Asking:
             self.cluster.probe.path("outdated only reads")
         except Unavailable as error:
             ask.answer, ask.reason = "unknown" if ask.doubt else "unavailable", str(error)
+        except Corrupt as error:
+            ask.answer, ask.reason = "unknown", str(error)
         else:
             ask.answer, ask.receipt = "acknowledged", receipt
             if receipt.replayed:

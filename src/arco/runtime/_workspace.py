@@ -44,7 +44,7 @@ from arco.state import (
     snapshot_at_position,
     snapshot_at_revision,
 )
-from arco.storage import RequestCounts, Role, RoleStore, Scope, Sequence, Store, Won, self_test
+from arco.storage import MIN_AGE, RequestCounts, Role, RoleStore, Scope, Sequence, Store, Won, self_test
 
 __all__ = ["DEFINITIONS", "Incarnation", "OpenLog", "Workspace", "init_workspace", "read_incarnation"]
 
@@ -105,7 +105,8 @@ class OpenLog:
         self._store = store(Role.READER)
         owning, compacting = store(Role.OWNER), store(Role.COMPACTOR)
         self.replica = Replica(definition, LayerReader(self._store), base_for(definition, head.manifest))
-        self.follower = Follower(self.place, Sequence(owning, self.layout.ledger, runtime), self.replica, runtime)
+        ledger = Sequence(owning, self.layout.ledger, runtime, min_age=workspace.min_age)
+        self.follower = Follower(self.place, ledger, self.replica, runtime)
         try:
             check_versions(head.manifest, definition.versions)
         except Outdated as error:
@@ -127,7 +128,7 @@ class OpenLog:
             compacting,
             self.follower,
             self.replica,
-            Revisions(compacting, self.place, runtime),
+            Revisions(compacting, self.place, runtime, min_age=workspace.min_age),
             head,
             workspace.runner(compacting, self.place),
             runtime,
@@ -177,6 +178,7 @@ class Workspace:
         forwarder: Forwarder | None = None,
         may_own: bool = True,
         cadence: Cadence | None = None,
+        min_age: float = MIN_AGE,
         runner: Callable[[Store, Place], Runner] | None = None,
     ) -> None:
         self.scope = scope
@@ -186,6 +188,8 @@ class Workspace:
         self.forwarder = forwarder or InProcessForwarder()
         self.may_own = may_own
         self.cadence = cadence or Cadence()
+        self.min_age = min_age
+        """Seconds after which this workspace's collectors may delete; all its processes must agree on it."""
         self.counts = RequestCounts()
         self.logs: dict[str, OpenLog] = {}
         self._base = base
@@ -204,6 +208,7 @@ class Workspace:
         compact: bool = True,
         may_own: bool = True,
         cadence: Cadence | None = None,
+        min_age: float = MIN_AGE,
     ) -> "Workspace":
         """Find the newest incarnation, load the head of each log and start compacting.
 
@@ -211,7 +216,9 @@ class Workspace:
         """
         incarnation = await read_incarnation(base, scope, runtime)
         address = f"local:{new_ulid(runtime, runtime)}"
-        workspace = cls(base, scope, runtime, incarnation, address=address, may_own=may_own, cadence=cadence)
+        workspace = cls(
+            base, scope, runtime, incarnation, address=address, may_own=may_own, cadence=cadence, min_age=min_age
+        )
         if test_store:
             await self_test(workspace.handle(Role.OWNER), runtime, new_ulid(runtime, runtime))
         for definition in definitions:
@@ -229,7 +236,7 @@ class Workspace:
 
     async def open_log(self, definition: Definition) -> OpenLog:
         place = Place(self.scope.tenant, self.scope.workspace, self.incarnation.id, definition.log)
-        revisions = Revisions(self.handle(Role.READER), place, self.runtime)
+        revisions = Revisions(self.handle(Role.READER), place, self.runtime, min_age=self.min_age)
         opened = OpenLog(self, definition, await revisions.head(), revisions)
         self.logs[definition.log] = opened
         if isinstance(self.forwarder, InProcessForwarder):

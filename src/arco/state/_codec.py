@@ -18,7 +18,7 @@ from arco.state._table import Key, Kind, Table, bucket_of
 
 __all__ = ["ROW_GROUP_ROWS", "from_arrow", "newest", "read_parquet", "sort_rows", "to_arrow", "to_parquet"]
 
-ROW_GROUP_ROWS = 16_384
+ROW_GROUP_ROWS = 8_192
 """Rows of one row group; rows are sorted by bucket, so loading a bucket reads few groups (docs/measurements.md)."""
 
 

@@ -46,7 +46,7 @@ class Collector:
         self._layout = Layout(place)
         self._runtime = runtime
         self._min_age = int(min_age * SECOND)
-        self._revisions = Revisions(store, place, runtime)
+        self._revisions = Revisions(store, place, runtime, min_age=min_age)
 
     async def collect(
         self, *, dry_run: bool = False, progress: Callable[[int, int], None] = lambda done, total: None
@@ -89,7 +89,7 @@ class Collector:
         found = [
             info
             async for info in self._store.list(self._layout.manifests)
-            if "/floor/" not in info.path and info.path != self._layout.manifests_hint
+            if info.path.rsplit("/", 1)[1].isdigit() and "/floor/" not in info.path
         ]
         now = max((info.modified for info in found), default=0)
         return [

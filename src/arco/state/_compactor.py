@@ -18,6 +18,7 @@ import msgspec
 
 from arco.core import (
     DAY,
+    HOUR,
     ArcoError,
     Future,
     LostObject,
@@ -62,6 +63,8 @@ class Cadence:
     fan_in: int = 8
     max_rows: int = 2_000_000
     """Rows held in memory before clean buckets are dropped."""
+    keep_all: int = HOUR
+    """Microseconds for which every revision is retained; older ones are thinned."""
 
 
 def base_for(definition: Definition, head: Manifest) -> Manifest:
@@ -164,6 +167,7 @@ class Compactor:
 
     async def compact(self) -> Manifest:
         """Catch up, publish, and finish every merge that is due."""
+        self.trouble = None
         await self._follower.catch_up()
         await self.publish()
         while self._merges:
@@ -308,11 +312,12 @@ class Compactor:
         now = manifest.published_at
         pinned = {pin.revision for pin in manifest.pins if pin.expires_at > now}
         mine = Entry(head.manifest.number, head.manifest.published_at, head.manifest.watermark, head.sha256)
-        history = retained((*head.manifest.history, mine), now, pinned)
+        keep_all = self._cadence.keep_all
+        history = retained((*head.manifest.history, mine), now, pinned, keep_all)
         older = head.manifest.older
         if len(history) > INLINE_HISTORY:
             inline = history[-INLINE_HISTORY // 2 :]
-            before = retained(await self._revisions.history(head.manifest), now, pinned)
+            before = retained(await self._revisions.history(head.manifest), now, pinned, keep_all)
             older = await _write_history(writer, [entry for entry in before if entry.revision < inline[0].revision])
             history = inline
         return msgspec.structs.replace(manifest, history=tuple(history), older=older)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 
-from arco.core import DAY, ArcoError, Corrupt, LostObject, Runtime
+from arco.core import DAY, ArcoError, Corrupt, LostObject, Runtime, StoreRefused
 from arco.log import FIRST_LINK, Link, Place, Unknown, read_log
 from arco.state._definition import Definition
 from arco.state._layers import LayerReader
@@ -102,7 +102,7 @@ class _Examination:
             await self._history(manifest)
             await self._files(manifest)
             self._layers(manifest)
-            self._watermark(manifest, chain)
+            await self._watermark(manifest, chain)
             await self._worth_a_look(manifest)
         return self._findings
 
@@ -119,18 +119,25 @@ class _Examination:
             self._say(Level.OK, "chain", f"{chain.segments} segments, {chain.events} events, every link holds")
         except (Corrupt, LostObject) as error:
             self._fail("chain", error)
-        listed = [0]
-        async for info in self._store.list(self._layout.ledger):
-            name = info.path.rsplit("/", 1)[1]
-            if name.isdigit() and "/floor/" not in info.path:
-                listed.append(int(name))
-        if chain is not None and max(listed) > chain.segments:
-            missing = chain.segments + 1
-            path = self._log.path(missing)
-            self._say(
-                Level.ERROR, "density", f"segment {missing} is missing although segment {max(listed)} exists", path
-            )
+        if chain is not None:
+            await self._density(self._log, "segment", chain.segments)
         return chain
+
+    async def _density(self, sequence: Sequence, what: str, last: int) -> None:
+        """A hole makes what lies above it invisible to everybody who does not list."""
+        listed = [0]
+        try:
+            async for info in self._store.list(sequence.prefix):
+                name = info.path.rsplit("/", 1)[1]
+                if name.isdigit() and "/floor/" not in info.path:
+                    listed.append(int(name))
+        except StoreRefused as error:
+            self._say(Level.WARNING, "density", f"not checked, because the store does not list: {error.message}")
+            return
+        # What exists now was appended since: somebody is writing, and nothing is missing.
+        if max(listed) > last and not await sequence.exists(last + 1):
+            message = f"{what} {last + 1} is missing although {what} {max(listed)} exists; restore it from a backup"
+            self._say(Level.ERROR, "density", message, sequence.path(last + 1))
 
     async def _head(self) -> Manifest | None:
         try:
@@ -138,6 +145,7 @@ class _Examination:
         except ArcoError as error:
             self._fail("head", error)
             return None
+        await self._density(self._revisions.sequence, "revision", manifest.number)
         if manifest.number == 0:
             self._say(Level.NOTE, "head", "nothing is published yet")
             return None
@@ -199,16 +207,17 @@ class _Examination:
                     self._say(Level.ERROR, "layers", message)
                 last = int(layer.last)
 
-    def _watermark(self, manifest: Manifest, chain: Chain | None) -> None:
+    async def _watermark(self, manifest: Manifest, chain: Chain | None) -> None:
         if chain is None:
             return
-        if manifest.link.number > chain.segments:
+        missing = chain.segments + 1
+        if manifest.link.number > chain.segments and not await self._log.exists(missing):
             self._say(
                 Level.ERROR,
                 "watermark",
                 f"revision {manifest.number} covers segment {manifest.link.number}, the log ends at {chain.segments}: "
                 "segments were lost; restore them from a backup",
-                self._log.path(chain.segments + 1),
+                self._log.path(missing),
             )
         elif manifest.link.number < chain.segments:
             behind = chain.segments - manifest.link.number

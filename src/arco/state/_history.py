@@ -1,4 +1,7 @@
-"""Which revisions are kept: all for an hour, one a minute for a day, one an hour for 30 days, and pinned ones."""
+"""Which revisions are kept: all for an hour, one a minute for a day, one an hour for 30 days, and pinned ones.
+
+The first hour can be set to another time, `keep_all`.
+"""
 
 from collections.abc import Collection, Iterable
 
@@ -8,7 +11,7 @@ from arco.state._manifest import Entry
 __all__ = ["retained"]
 
 
-def retained(entries: Iterable[Entry], now: int, pinned: Collection[int]) -> list[Entry]:
+def retained(entries: Iterable[Entry], now: int, pinned: Collection[int], keep_all: int = HOUR) -> list[Entry]:
     """The entries to keep, oldest first: of each minute or hour the newest. Thinning twice is thinning once."""
     kept: list[Entry] = []
     slot: tuple[int, int] | None = None
@@ -17,7 +20,7 @@ def retained(entries: Iterable[Entry], now: int, pinned: Collection[int]) -> lis
         if entry.revision in pinned:
             kept.append(entry)
             continue
-        if age < HOUR:
+        if age < keep_all:
             kept.append(entry)
             continue
         if age >= 30 * DAY:

@@ -5,12 +5,12 @@ from dataclasses import dataclass
 
 import msgspec
 
-from arco.core import Corrupt, LostObject, NotFound, Outdated, Runtime, format_time
+from arco.core import Corrupt, LostObject, NotFound, Outdated, Runtime, Superseded, format_time
 from arco.log import FIRST_LINK, HintFile, Place
 from arco.state._layers import LayerReader
 from arco.state._layout import Layout
 from arco.state._manifest import FORMAT, Entry, Manifest, decode_manifest
-from arco.storage import Sequence, Store, Tail
+from arco.storage import MIN_AGE, Sequence, Store, Tail
 
 __all__ = ["Head", "Revisions", "check_versions", "empty_manifest"]
 
@@ -43,10 +43,10 @@ def empty_manifest(place: Place) -> Manifest:
 
 
 class Revisions:
-    def __init__(self, store: Store, place: Place, runtime: Runtime) -> None:
+    def __init__(self, store: Store, place: Place, runtime: Runtime, *, min_age: float = MIN_AGE) -> None:
         layout = Layout(place)
         self.place = place
-        self.sequence = Sequence(store, layout.manifests, runtime)
+        self.sequence = Sequence(store, layout.manifests, runtime, min_age=min_age)
         self.hint = HintFile(store, layout.manifests_hint, runtime)
         self._reader = LayerReader(store)
 
@@ -60,12 +60,23 @@ class Revisions:
         return Head(self.decode(data, tail.number), hashlib.sha256(data).hexdigest(), tail)
 
     async def refresh(self, head: Head) -> Head:
-        """The newest revision, given one that was the newest before. One request if nothing is newer."""
-        while True:
-            found = await self.sequence.next(head.tail)
-            if isinstance(found, Tail):
-                return Head(head.manifest, head.sha256, found)
-            head = self.follow(head, *found)
+        """The newest revision, given one that was the newest before. One request if nothing is newer.
+
+        Who slept while the revisions after its own were collected starts from scratch. A collected number may have been
+        filled again by somebody who slept even longer, so below the floor a broken chain proves nothing.
+        """
+        try:
+            while True:
+                found = await self.sequence.next(head.tail)
+                if isinstance(found, Tail):
+                    return Head(head.manifest, head.sha256, found)
+                head = self.follow(head, *found)
+        except Superseded:
+            return await self.head()
+        except Corrupt:
+            if head.tail.number > await self.sequence.floor():
+                raise
+            return await self.head()
 
     def follow(self, head: Head, data: bytes, tail: Tail) -> Head:
         """The successor of a head; its chain must hold."""

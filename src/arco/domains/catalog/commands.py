@@ -97,6 +97,8 @@ async def _rename(command: RenameNamespace, view: View, decision: Decision) -> l
     found = await _known(view, command.path)
     await _check_empty(view, command.path, "renamed")
     await _check_free(view, _checked(command.new_path))
+    if command.new_path[: len(command.path)] == command.path:
+        raise Refused(f"the namespace {'.'.join(command.path)} cannot move below itself")
     event = NamespaceRenamed(found.namespace_id, command.new_path)
     return [new_event(NAMESPACE_RENAMED, event, subject=".".join(command.new_path))]
 

@@ -1,0 +1,120 @@
+"""Execution: pointers, version numbers and statistics follow from the versions, in whatever order they were told."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from arco.domains.execution import MATERIALIZATIONS, PARTITIONS, Partition
+from arco.log import Event
+from arco.state import REJECTIONS
+from tests.doubles import START
+from tests.state.doubles import event, replica_of, rows_of, segments_of
+from tests.state.histories import ACTIVITY, completed, failed
+
+
+async def partition(*events: Event, key: str = "p1") -> Partition:
+    replica = await replica_of(ACTIVITY, [segments_of([[item] for item in events])])
+    return await replica.get(PARTITIONS, "a1", key)
+
+
+def folded(*events: Event, **more: Any) -> Partition:
+    return asyncio.run(partition(*events, **more))
+
+
+def test_the_newest_published_version_is_current() -> None:
+    row = folded(completed("m1", rows=5, run="r1"), completed("m2", rows=7, run="r2", time=START + 9))
+    assert (row.current_materialization_id, row.current_version, row.version_count) == ("m2", 2, 2)
+    assert (row.row_count, row.byte_size, row.file_count, row.schema_hash) == (7, 70, 1, "h")
+    assert (row.status, row.last_run_id, row.last_success_at) == ("complete", "r2", START + 9)
+    assert row.created_at < row.updated_at
+
+
+def test_the_order_of_the_log_decides_and_not_the_clock_of_the_producer() -> None:
+    row = folded(completed("m1", time=START + 9), completed("m2", time=START))
+    assert (row.current_materialization_id, row.last_success_at) == ("m2", START)
+
+
+def test_a_version_told_again_changes_nothing() -> None:
+    once = folded(completed("m1"), completed("m2"))
+    assert folded(completed("m1"), completed("m2"), completed("m1")) == once
+    assert folded(completed("m1"), completed("m2"), completed("m2", rows=99)) == once
+
+
+def test_a_quarantined_version_counts_and_never_becomes_current() -> None:
+    row = folded(completed("m1", rows=5), completed("m2", rows=7, status="quarantined", run="r2"))
+    assert (row.status, row.current_materialization_id, row.current_version) == ("quarantined", "m1", 1)
+    assert (row.version_count, row.row_count, row.last_run_id) == (2, 5, "r2")
+    only = folded(completed("m1", status="quarantined"))
+    assert (only.status, only.current_materialization_id, only.version_count) == ("quarantined", None, 1)
+    assert (only.row_count, only.last_success_at) == (None, None)
+    healed = folded(completed("m1", status="quarantined"), completed("m2"))
+    assert (healed.status, healed.current_version) == ("complete", 2)
+
+
+def test_a_failure_keeps_the_current_version() -> None:
+    row = folded(completed("m1", rows=5), failed(run="r2", error="no space", time=START + 3))
+    assert (row.status, row.last_error, row.last_failure_at) == ("failed", "no space", START + 3)
+    assert (row.current_materialization_id, row.row_count, row.last_run_id) == ("m1", 5, "r2")
+    first = folded(failed())
+    assert (first.status, first.current_materialization_id, first.version_count) == ("failed", None, 0)
+
+
+def test_success_after_failure_clears_the_error_and_remembers_when_it_failed() -> None:
+    row = folded(failed(time=START + 1), completed("m1", time=START + 2))
+    assert (row.status, row.last_error) == ("complete", None)
+    assert (row.last_failure_at, row.last_success_at) == (START + 1, START + 2)
+
+
+@pytest.mark.parametrize("status", ["published", "quarantined"])
+def test_a_failure_of_an_earlier_attempt_that_arrives_after_the_task_finished_is_late(status: str) -> None:
+    done = completed("m1", run="r1", task="t1", status=status)
+    assert folded(done, failed(run="r1", task="t1")) == folded(done)
+    assert folded(done, failed(run="r1", task="t2")).status == "failed"
+
+
+def test_partitions_are_apart() -> None:
+    events = [completed("m1"), completed("m2", partition="p2", rows=9), failed(partition="p2", run="r9")]
+    assert folded(*events).status == "complete"
+    assert folded(*events, key="p2").status == "failed"
+
+
+def test_every_version_keeps_its_number_and_what_it_was_made_of() -> None:
+    async def main() -> None:
+        events = [completed("m1"), completed("m2", status="quarantined"), completed("m3"), completed("x", partition="p2")]
+        replica = await replica_of(ACTIVITY, [segments_of([events])])
+        rows = {row["materialization_id"]: row for row in await rows_of(replica, MATERIALIZATIONS)}
+        assert {key: row["version"] for key, row in rows.items()} == {"m1": 1, "m2": 2, "m3": 3, "x": 1}
+        assert rows["m2"]["status"] == "quarantined"
+        assert rows["m1"]["files"][0]["stats"] == [
+            {"column": "c", "null_count": 0, "min": "a", "max": None, "distinct_count": 3}
+        ]
+        assert rows["m1"]["file_count"] == 1
+
+    asyncio.run(main())
+
+
+def test_an_unknown_status_is_rejected_and_leaves_no_partition() -> None:
+    async def main() -> None:
+        replica = await replica_of(ACTIVITY, [segments_of([[completed("m1", status="lost")]])])
+        assert await rows_of(replica, PARTITIONS) == await rows_of(replica, MATERIALIZATIONS) == []
+        (row,) = await rows_of(replica, REJECTIONS)
+        assert row["reason"] == "a materialization is published or quarantined, not 'lost'"
+
+    asyncio.run(main())
+
+
+def test_unknown_fields_are_rejected_and_not_dropped() -> None:
+    async def main() -> None:
+        payload = {"asset_id": "a", "surprise": 1}
+        replica = await replica_of(ACTIVITY, [segments_of([[event("MaterializationFailed", payload)]])])
+        assert len(await rows_of(replica, REJECTIONS)) == 1
+
+    asyncio.run(main())
+
+
+def test_the_events_say_when_they_happened() -> None:
+    for item, time in ((completed("m", time=START + 5), START + 5), (failed(time=START + 6), START + 6)):
+        kind = ACTIVITY.registry.get(item.type)
+        assert kind is not None
+        assert kind.time(ACTIVITY.registry.decode(item.type, 1, item.data)) == time

@@ -1,0 +1,1 @@
+"""The long proofs: `python -m tests.prove [--quick]`, or `make prove`."""

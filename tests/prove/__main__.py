@@ -1,0 +1,72 @@
+"""`python -m tests.prove [--quick] [--only NAME]`: the proofs that take long or need real processes and a real disk.
+
+In order: kill test, simulation with crash sweep and mutants, faults of the machine, tests marked `prove`. The last line
+says how many checks passed and failed; the exit code is 1 if any failed.
+"""
+
+import argparse
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from tests.prove.faults import prove_full_disk, prove_read_only, prove_suspended
+from tests.prove.kill import prove_kills
+from tests.prove.report import Report
+
+SECTIONS = ("kill", "simulation", "faults", "pytest")
+
+
+def simulation(report: Report, quick: bool) -> None:
+    for arguments in (["--seeds", "60" if quick else "1000"], ["--sweep"], ["--mutants"]):
+        command(report, f"simulation {' '.join(arguments)}", "tests.simulation", *arguments)
+
+
+def command(report: Report, name: str, module: str, *arguments: str) -> None:
+    """Run a module; what it prints is shown, its exit code is the check."""
+    with report.section(name):
+        done = subprocess.run([sys.executable, "-m", module, *arguments], check=False)
+        report.check(name, done.returncode == 0, f"exit code {done.returncode}" if done.returncode else "")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.prove", description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="the short form that CI runs")
+    parser.add_argument("--only", choices=SECTIONS, action="append", help="run only this; may be repeated")
+    parser.add_argument("--keep", action="store_true", help="keep the folders of the proofs below .work")
+    options = parser.parse_args()
+    chosen, report = options.only or SECTIONS, Report()
+    above = Path(".work")
+    above.mkdir(exist_ok=True)
+    folder = Path(tempfile.mkdtemp(prefix="prove-", dir=above)).resolve()
+    try:
+        if "kill" in chosen:
+            seconds = 25.0 if options.quick else 300.0
+            with report.section(f"kill test: 7 processes on local disk for {seconds:.0f} s"):
+                prove_kills(_below(folder, "kill"), seconds, report)
+        if "simulation" in chosen:
+            simulation(report, options.quick)
+        if "faults" in chosen:
+            with report.section("an owner is suspended for 3 s and another one takes over"):
+                prove_suspended(_below(folder, "suspended"), report)
+            with report.section("a full disk"):
+                prove_full_disk(_below(folder, "full"), report)
+            with report.section("a disk that turns read-only"):
+                prove_read_only(_below(folder, "read-only"), report)
+        if "pytest" in chosen:
+            command(report, "tests marked prove", "pytest", "-q", "-m", "prove", "tests")
+    finally:
+        if not options.keep:
+            shutil.rmtree(folder, ignore_errors=True)
+    print(f"\n{report.summary()}")
+    return 1 if report.failed else 0
+
+
+def _below(folder: Path, name: str) -> Path:
+    (folder / name).mkdir()
+    return folder / name
+
+
+if __name__ == "__main__":
+    sys.exit(main())

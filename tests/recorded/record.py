@@ -1,0 +1,240 @@
+"""Records a small workspace for a release: its log, its published state, and what both must come to for ever.
+
+    python -m tests.recorded.record 0.2     writes tests/recorded/0.2
+
+Run it once when a release is made and keep the folder: `test_recorded.py` opens every folder with today's code. Clock
+and chance are fixed, so recording twice gives the same bytes. The folder holds `store/`, the objects as plain files
+under their paths, and `expected.json`: per log the chain, the head, the columns of each table, and its rows and digest,
+once folded from the whole log and once as published (which is a little behind, on purpose).
+
+A later fold version may derive other rows from the same events. Then, and only then, the digests of older releases are
+to be changed, together with that version.
+"""
+
+import argparse
+import json
+import shutil
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+import msgspec
+import pyarrow as pa
+
+from arco.core import DAY, HOUR, Conflict, NotFound, new_ulid
+from arco.domains.catalog import CreateNamespace, DropNamespace, RenameNamespace, UpdateNamespace
+from arco.domains.execution import (
+    MATERIALIZATION_COMPLETED,
+    MATERIALIZATION_FAILED,
+    ColumnStats,
+    DataFile,
+    MaterializationCompleted,
+    MaterializationFailed,
+)
+from arco.log import NewEvent
+from arco.runtime import DEFINITIONS, Workspace, init_workspace
+from arco.state import (
+    AdvanceRetention,
+    Cadence,
+    Definition,
+    PinRevision,
+    ReleasePin,
+    Table,
+    digest_rows,
+    new_event,
+    verify_chain,
+)
+from arco.storage import MemoryStore, Scope
+from tests.doubles import FakeRuntime, run
+
+__all__ = ["SCOPE", "record", "summary"]
+
+HERE = Path(__file__).parent
+SCOPE = Scope("acme", "prod")
+
+
+Columns = dict[str, list[str]]
+"""Of each table, the columns that a release had: later ones may add some, which its digests do not cover."""
+
+
+class Source(Protocol):
+    """A replica or a snapshot."""
+
+    async def scan(self, table: Table) -> pa.Table: ...
+
+
+async def summary(definition: Definition, source: Source, columns: Columns) -> dict[str, Any]:
+    """Rows and digest of each table that `columns` names."""
+    found: dict[str, Any] = {}
+    for name, mine in columns.items():
+        table = definition.tables[name]
+        data = await source.scan(table)
+        found[name] = {"rows": data.num_rows, "digest": digest_rows(table, data.select([*mine, "_position"]))}
+    return found
+
+
+def record() -> dict[str, bytes]:
+    """The files of a recording, by path."""
+    return run(_record())
+
+
+async def _record() -> dict[str, bytes]:
+    runtime = FakeRuntime(seed=20260101)
+    store = MemoryStore(runtime)
+    await init_workspace(store, SCOPE, runtime)
+    workspace = await Workspace.open(store, SCOPE, runtime, compact=False, cadence=Cadence(fan_in=4))
+    await _work_on_catalog(workspace, runtime)
+    await _work_on_activity(workspace, runtime)
+    expected: dict[str, Any] = {}
+    for definition in DEFINITIONS:
+        log = workspace.logs[definition.log]
+        published = await log.snapshot()
+        columns = {name: list(table.columns) for name, table in sorted(definition.tables.items())}
+        chain = await verify_chain(log.follower.sequence, log.place)
+        expected[definition.log] = {
+            "chain": {"segments": chain.segments, "events": chain.events, "sha256": chain.link.sha256},
+            "revision": published.manifest.number,
+            "columns": columns,
+            "folded": await summary(definition, log.replica, columns),
+            "published": await summary(definition, published, columns),
+        }
+    await workspace.close()
+    files = {f"store/{info.path}": await store.get(info.path) async for info in store.list("")}
+    return {**files, "expected.json": (json.dumps(expected, indent=1) + "\n").encode()}
+
+
+# The catalog
+
+
+async def _work_on_catalog(workspace: Workspace, runtime: FakeRuntime) -> None:
+    async def decide(command: msgspec.Struct, actor: str = "ann", key: str = "") -> None:
+        await workspace.decide("catalog", command, actor=actor, key=key)
+        await runtime.sleep(1.5)
+
+    async def create(*path: str, **options: Any) -> None:
+        await decide(CreateNamespace(new_ulid(runtime, runtime), path, **options))
+
+    compactor = workspace.logs["catalog"].compactor
+    await create("sales", description="Everything sold", properties={"owner": "ann", "tier": "gold"})
+    for name in ("eu", "us", "apac"):
+        await create("sales", name)
+    await compactor.publish()
+    await create("Büro überall")
+    await create("sales", "eu", "de", properties={"country": "DE"})
+    await decide(UpdateNamespace(("sales", "us"), "North and South", {"tier": "silver"}), actor="bob")
+    key = f"{new_ulid(runtime, runtime)}:rename"
+    rename = RenameNamespace(("sales", "apac"), ("sales", "asia"))
+    await decide(rename, key=key)
+    await decide(rename, key=key)  # a repetition: nothing is appended
+    await compactor.publish()
+    await decide(DropNamespace(("sales", "us")), actor="bob")
+    await create("sales", "us", description="Again, under a new id")
+    for refused, error in (
+        (CreateNamespace(new_ulid(runtime, runtime), ("sales",)), Conflict),
+        (DropNamespace(("nowhere",)), NotFound),
+    ):
+        try:
+            await decide(refused)
+        except error:
+            continue
+        raise AssertionError("this must be refused")
+    await compactor.publish()
+    await decide(PinRevision("audit", 2, "the yearly audit", runtime.now() + 20 * DAY))
+    await decide(PinRevision("trial", 1, "a trial", runtime.now() + DAY))
+    await decide(ReleasePin("trial"))
+    await compactor.compact()
+    runtime.suspend(9 * 86_400)
+    await decide(AdvanceRetention("operations", runtime.now() - 8 * DAY))
+    await decide(AdvanceRetention("requests", runtime.now() - 8 * DAY))
+    await compactor.rebuild()
+    await create("finance")
+    await create("finance", "ledger")
+    await compactor.compact()
+    await decide(DropNamespace(("finance", "ledger")))  # in the log, not yet published
+
+
+# The activity
+
+
+async def _work_on_activity(workspace: Workspace, runtime: FakeRuntime) -> None:
+    assets = {name: new_ulid(runtime, runtime) for name in ("sales.orders", "sales.customers", "finance.ledger")}
+
+    def completed(asset: str, day: str, rows: int, **changes: Any) -> MaterializationCompleted:
+        stats = ColumnStats("order_id", 0, "A-1", f"A-{rows}", rows)
+        partition = f"part_{asset}_{day}".replace(".", "_")
+        fields: dict[str, Any] = {
+            "materialization_id": new_ulid(runtime, runtime),
+            "asset_id": assets[asset],
+            "asset_key": asset,
+            "partition_id": partition,
+            "partition_key": f"day={day}",
+            "run_id": "run-1",
+            "task_id": f"task-{asset}-{day}",
+            "files": (DataFile(f"data/{asset}/{day}/0.parquet", 10 * rows, rows, (stats,)),),
+            "row_count": rows,
+            "byte_size": 10 * rows,
+            "schema_hash": f"sha256:{asset}",
+            "started_at": runtime.now() - 60_000_000,
+            "completed_at": runtime.now(),
+        }
+        return MaterializationCompleted(**{**fields, **changes})
+
+    def failed(asset: str, day: str, error: str, run_id: str) -> NewEvent:
+        like = completed(asset, day, 0)
+        payload = MaterializationFailed(
+            like.asset_id, asset, like.partition_id, like.partition_key, run_id, like.task_id, error, runtime.now()
+        )
+        return new_event(MATERIALIZATION_FAILED, payload, source="worker")
+
+    async def facts(*events: NewEvent, key: str = "") -> None:
+        await workspace.record("activity", events, actor="worker", key=key)
+        await runtime.sleep(30)
+
+    def new(payload: MaterializationCompleted) -> NewEvent:
+        return new_event(MATERIALIZATION_COMPLETED, payload, subject=payload.asset_key)
+
+    compactor = workspace.logs["activity"].compactor
+    for day in range(1, 9):
+        batch = [new(completed(asset, f"2026-01-{day:02d}", 100 * day)) for asset in assets]
+        await facts(*batch, key=new_ulid(runtime, runtime) if day % 3 == 0 else "")
+        if day % 2 == 0:
+            await compactor.publish()
+    await compactor.compact()
+    late = completed("sales.orders", "2026-01-03", 333, run_id="run-2", code_version="v2", schema_version=2)
+    await facts(failed("sales.orders", "2026-01-03", "no space left on device", "run-2"), new(late))
+    await facts(new(late))  # the same fact once more
+    await facts(new(completed("sales.orders", "2026-01-04", 1, status="quarantined", run_id="run-3")))
+    await facts(new(completed("sales.orders", "2026-01-05", 1, status="mislaid")))  # rejected by the fold
+    await facts(failed("finance.ledger", "2026-02-01", "division by zero", "run-4"))
+    await compactor.publish()
+    runtime.suspend(40 * 86_400)
+    oldest = runtime.now() - 40 * DAY - HOUR
+    await workspace.decide("activity", AdvanceRetention("materializations", oldest), actor="ann")
+    await facts(new(completed("sales.customers", "2026-02-10", 7)))
+    await facts(new(completed("sales.customers", "2025-01-01", 7, completed_at=runtime.now() - 400 * DAY)))  # too old
+    await compactor.compact()
+    await facts(new(completed("sales.orders", "2026-02-11", 11)))  # in the log, not yet published
+
+
+def main(arguments: Sequence[str]) -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.recorded.record", description=__doc__.split("\n")[0])
+    parser.add_argument("release", help="name of the folder, such as 0.2")
+    parser.add_argument("--force", action="store_true", help="replace a recording that exists")
+    chosen = parser.parse_args(arguments)
+    folder = HERE / chosen.release
+    if folder.exists() and not chosen.force:
+        print(f"{folder.name} is recorded already; a release that is out stays as it was")
+        return 1
+    if folder.exists():
+        shutil.rmtree(folder)
+    files = record()
+    for path, data in files.items():
+        (folder / path).parent.mkdir(parents=True, exist_ok=True)
+        (folder / path).write_bytes(data)
+    print(f"{folder.name}: {len(files)} files, {sum(map(len, files.values()))} bytes")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,128 @@
+"""A workspace under test: on memory or on disk, in virtual time, with every request to the store counted."""
+
+import asyncio
+import selectors
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Coroutine
+from typing import Any, TypeVar
+
+from arco.log import NewEvent
+from arco.domains.execution import MATERIALIZATION_COMPLETED, DataFile, MaterializationCompleted
+from arco.state import new_event
+from arco.storage import ObjectInfo, Scope, Store
+from tests.doubles import FakeRuntime
+
+__all__ = ["SCOPE", "Counted", "made", "run"]
+
+T = TypeVar("T")
+
+SCOPE = Scope("acme", "prod")
+
+
+class _Patient(selectors.SelectSelector):
+    """Moves the clock instead of waiting, but waits for threads that are at work."""
+
+    loop: "_ThreadLoop"
+
+    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        if self.loop.threads:
+            return super().select(timeout if timeout == 0 else None)
+        if timeout is None:
+            raise RuntimeError("everybody waits and nothing will ever happen")
+        self.loop.seconds += max(timeout, 0.0)
+        return super().select(0)
+
+
+class _ThreadLoop(asyncio.SelectorEventLoop):
+    """Virtual time for stores that work in threads."""
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+        self.threads = 0
+        selector = _Patient()
+        selector.loop = self
+        super().__init__(selector)
+
+    def time(self) -> float:
+        return self.seconds
+
+    def run_in_executor(self, executor: Any, func: Any, *args: Any) -> Any:
+        future = super().run_in_executor(executor, func, *args)
+        self.threads += 1
+        future.add_done_callback(self._finished)
+        return future
+
+    def _finished(self, done: object) -> None:
+        self.threads -= 1
+
+
+def run(work: Callable[[FakeRuntime], Coroutine[Any, Any, T]]) -> T:
+    """The result of a test's coroutine, in virtual time, whatever store it uses."""
+
+    async def main() -> T:
+        return await work(FakeRuntime())
+
+    with asyncio.Runner(loop_factory=_ThreadLoop) as runner:
+        return runner.run(main())
+
+
+class Counted:
+    """A store that counts the requests made to it. `persist` is none."""
+
+    def __init__(self, inner: Store) -> None:
+        self.inner = inner
+        self.requests: Counter[str] = Counter()
+
+    async def get(self, path: str) -> bytes:
+        self.requests["get"] += 1
+        return await self.inner.get(path)
+
+    async def get_range(self, path: str, offset: int, length: int) -> bytes:
+        self.requests["range"] += 1
+        return await self.inner.get_range(path, offset, length)
+
+    async def put(self, path: str, data: bytes, *, only_if_absent: bool) -> None:
+        self.requests["create" if only_if_absent else "put"] += 1
+        await self.inner.put(path, data, only_if_absent=only_if_absent)
+
+    async def head(self, path: str) -> ObjectInfo:
+        self.requests["head"] += 1
+        return await self.inner.head(path)
+
+    async def delete(self, path: str) -> None:
+        self.requests["delete"] += 1
+        await self.inner.delete(path)
+
+    async def list(self, prefix: str) -> AsyncIterator[ObjectInfo]:
+        self.requests["list"] += 1
+        async for info in self.inner.list(prefix):
+            yield info
+
+    async def sign(self, path: str, *, expires_in: int) -> str:
+        return await self.inner.sign(path, expires_in=expires_in)
+
+    async def persist(self, path: str) -> None:
+        await self.inner.persist(path)
+
+    async def close(self) -> None:
+        await self.inner.close()
+
+
+def made(runtime: FakeRuntime, name: str, asset: str = "a1", partition: str = "p1") -> NewEvent:
+    """One version of a partition, as a worker records it."""
+    payload = MaterializationCompleted(
+        materialization_id=name,
+        asset_id=asset,
+        asset_key=f"key.{asset}",
+        partition_id=partition,
+        partition_key="",
+        run_id="r1",
+        task_id="t1",
+        files=(DataFile("data/x", 1, 2),),
+        row_count=5,
+        byte_size=10,
+        schema_hash="h",
+        started_at=runtime.now(),
+        completed_at=runtime.now(),
+    )
+    return new_event(MATERIALIZATION_COMPLETED, payload)

@@ -1,0 +1,405 @@
+"""Scripted worlds for what chance rarely reaches. Each ends with the same checkers as the random world.
+
+A scenario says what happens in which order; how the steps of several processes interleave still comes from the seed.
+"""
+
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any
+
+import msgspec
+
+from arco.core import HOUR, Corrupt, LostObject
+from arco.domains.catalog import CreateNamespace, DropNamespace, UpdateNamespace
+from arco.log import Hint, decode_segment
+from arco.state import Cadence, PinRevision
+from tests.simulation.checkers import check_deletion, check_everything, true_head
+from tests.simulation.claims import Claim, Reserve
+from tests.simulation.clients import Ask, Asking, History, Reading
+from tests.simulation.node import OLD_DEFINITIONS, SCOPE, Cluster, Node
+from tests.simulation.observe import Sight, watching
+from tests.simulation.probe import Probe
+from tests.simulation.scheduler import Scheduler, SimTask, Violation
+from tests.simulation.store import Mix
+
+__all__ = ["SCENARIOS", "Scenario", "Stage", "run_scenario"]
+
+HOURS = 3600.0
+
+
+class Stage:
+    """A cluster without faults of its own, and what scripts do with it."""
+
+    def __init__(self, seed: int, sight: Sight, cadence: Cadence | None = None) -> None:
+        self.scheduler = Scheduler(seed)
+        self.sight = sight
+        cadence = cadence or Cadence(interval=1.0, fan_in=3, max_rows=2_000)
+        self.cluster = Cluster(self.scheduler, Mix(), cadence, sight.probe)
+        self.cluster.disk.on_delete = lambda path: check_deletion(self.cluster, path)
+        self.history = History()
+        self.asking = Asking(self.cluster, self.history, self.scheduler.child("clients"), patience=False)
+        self.reading = Reading(self.cluster, self.history, self.scheduler.child("readers"))
+
+    async def boot(self, name: str, **options: Any) -> Node:
+        node = await self.cluster.boot(name, **options)
+        if node is None:
+            raise Violation("progress", f"{name} does not start")
+        return node
+
+    def start(self, node: Node, coroutine: Coroutine[Any, Any, Any]) -> SimTask:
+        """Run something in the node's process; await the task for its result."""
+        task = node.spawn(coroutine, f"script in {node.name}")
+        node.process.on_crash.append(lambda: task.ended.set(None))
+        return task
+
+    async def ask(self, node: Node, log: str, kind: str, subject: str, payload: msgspec.Struct) -> Ask:
+        ask = self.asking.ask(node, log, kind, subject, payload)
+        await self.start(node, self.asking.perform(node, ask))
+        return ask
+
+    async def create(self, node: Node, name: str) -> Ask:
+        return await self.ask(node, "catalog", "create", name, CreateNamespace(self.asking._ulid(node), (name,)))
+
+    async def update(self, node: Node, name: str, text: str) -> Ask:
+        return await self.ask(node, "catalog", "update", name, UpdateNamespace((name,), text))
+
+    async def drop(self, node: Node, name: str) -> Ask:
+        return await self.ask(node, "catalog", "drop", name, DropNamespace((name,)))
+
+    async def publish(self, node: Node, log: str = "catalog") -> int:
+        """Everything that is appended, published by this node. The revision's number."""
+
+        async def work() -> int:
+            await node.log(log).follower.catch_up()
+            return (await node.log(log).compactor.publish()).number
+
+        number: int = await self.start(node, work())
+        return number
+
+    async def settle(self) -> None:
+        """Let everybody finish what is under way."""
+        await self.scheduler.sleep(20.0)
+
+
+Scenario = Callable[[Stage], Awaitable[None]]
+
+
+def run_scenario(scenario: Scenario, seed: int, cadence: Cadence | None = None) -> tuple[str, str, Probe]:
+    """The checker that was not satisfied and what it said, both empty if all were."""
+    probe = Probe()
+    with watching(probe) as sight:
+        stage = Stage(seed, sight, cadence)
+
+        async def play() -> None:
+            await stage.cluster.init()
+            await scenario(stage)
+            last = await stage.boot("last", compact=False)
+            for log in ("catalog", "activity"):
+                await stage.publish(last, log)
+            for node in stage.cluster.alive():
+                for log in node.workspace.logs.values():
+                    if log.compactor.failed is not None:
+                        raise Violation("progress", f"the compactor of {node.name} stopped: {log.compactor.failed}")
+
+        try:
+            main = stage.scheduler.spawn(play(), "script")
+            stage.scheduler.run(main, max_steps=200_000, max_seconds=10 * 24 * HOURS)
+            check_everything(stage.cluster, stage.history, sight)
+        except Violation as violation:
+            return violation.checker, str(violation), probe
+        except Corrupt as error:
+            return "nothing is corrupt", str(error), probe
+        finally:
+            stage.scheduler.close()
+    return "", "", probe
+
+
+async def rivals(stage: Stage) -> None:
+    """Two processes that both believe to own the log decide about the same name."""
+    one, two = await stage.boot("one"), await stage.boot("two")
+    for name in ("n0", "n1", "n2"):
+        asks = [stage.start(node, stage.create(node, name)) for node in (one, two)]
+        for task in asks:
+            await task
+        await stage.scheduler.sleep(5.0)
+        stage.cluster.disk.objects = {
+            path: found for path, found in stage.cluster.disk.objects.items() if not path.endswith("/hint")
+        }
+
+
+async def _sleeper(stage: Stage, *, pin: int = 0) -> tuple[Node, Node]:
+    """`sleeper` holds a revision; `busy` publishes more within the same minute, hours pass, and all but the newest of
+    them are collected. The one `pin` after what the head was when the sleeper fell asleep is kept."""
+    busy = await stage.boot("busy")
+    await stage.create(busy, "n0")
+    await stage.publish(busy)
+    sleeper = await stage.boot("sleeper")
+    await stage.create(busy, "n1")
+    await stage.settle()
+    await stage.scheduler.sleep(60.0 - stage.scheduler.time % 60.0)
+    held = true_head(stage.cluster, "catalog").number
+    sleeper.process.stall(5 * HOURS)
+    if pin:
+        expires = busy.runtime.now() + 20 * HOUR
+        await stage.ask(busy, "catalog", "pin", "pin0", PinRevision("pin0", held + pin, "test", expires))
+    for turn in range(4):
+        await stage.update(busy, "n0", f"turn {turn}")
+        await stage.publish(busy)
+    await stage.scheduler.sleep(2 * HOURS)
+    for turn in range(2):
+        await stage.update(busy, "n1", f"later {turn}")
+        await stage.publish(busy)
+    return busy, sleeper
+
+
+async def sleeping_compactor(stage: Stage) -> None:
+    """A publisher that slept while its next number was collected must not take it for free."""
+    busy, sleeper = await _sleeper(stage)
+    await stage.start(busy, busy.collect("catalog"))
+    await stage.create(busy, "n2")
+    busy.process.stall(4 * HOURS)  # only the sleeper will publish this
+    sleeper.process.wake()
+    await stage.settle()
+    busy.process.wake()
+    await stage.settle()
+    await stage.create(sleeper, "n3")
+    await stage.settle()
+
+
+async def sleeping_compactor_meets_kept_revision(stage: Stage) -> None:
+    """The same, but the next number is kept and the one after it is collected."""
+    busy, sleeper = await _sleeper(stage, pin=1)
+    await stage.start(busy, busy.collect("catalog"))
+    await stage.create(busy, "n2")
+    sleeper.process.wake()
+    await stage.settle()
+    await stage.create(sleeper, "n3")
+    await stage.publish(sleeper)
+    await stage.settle()
+
+
+async def sleeping_reader(stage: Stage) -> None:
+    """A reader that slept while the revisions after its own were collected finds the newest one."""
+    busy, sleeper = await _sleeper(stage)
+    await stage.start(busy, busy.collect("catalog"))
+    sleeper.process.wake()
+    for _ in range(3):
+        snapshot = await stage.start(sleeper, sleeper.log("catalog").snapshot())
+        newest = true_head(stage.cluster, "catalog").number
+        if snapshot is None or snapshot.manifest.number != newest:
+            raise Violation("readers never go back", f"the reader stays behind revision {newest}")
+
+
+async def zombie_below_the_floor(stage: Stage) -> None:
+    """A create that arrives hours late fills a collected number below a kept one; whoever slept reads past it."""
+    busy, sleeper = await _sleeper(stage, pin=2)
+    await stage.start(busy, busy.collect("catalog"))
+    disk = stage.cluster.disk
+    gone = [path for path in disk.created if "/manifests/catalog/" in path and path not in disk.objects]
+    if not gone:
+        raise Violation("progress", "the scenario does not collect what it should")
+    late = msgspec.json.decode(disk.archive[disk.created[gone[0]][0]])
+    late["id"] = "01ARZ3NDEKTSV4RRFFQ69G5FAV"
+    disk.put(gone[0], msgspec.json.encode(late), True)
+    sleeper.process.wake()
+    await stage.create(busy, "n2")
+    await stage.settle()
+    await stage.create(sleeper, "n3")
+    await stage.publish(sleeper)
+    snapshot = await stage.start(sleeper, sleeper.log("catalog").snapshot())
+    if snapshot is None or snapshot.manifest.number != true_head(stage.cluster, "catalog").number:
+        raise Violation("readers never go back", "the reader follows a revision that is not in the chain")
+
+
+async def hint_written_from_memory(stage: Stage) -> None:
+    """A third process, with an old idea of everything, writes its hint while the sleeper is about to wake."""
+    busy, sleeper = await _sleeper(stage)
+    await stage.start(busy, busy.collect("catalog"))
+    await stage.create(busy, "n2")
+    hint = sleeper.log("catalog").compactor._revisions.hint
+    sleeper.process.wake()
+    await stage.start(sleeper, hint.write(Hint(1)))
+    busy.process.stall(4 * HOURS)
+    await stage.settle()
+    busy.process.wake()
+    await stage.settle()
+
+
+async def sleeping_publish(stage: Stage) -> None:
+    """A machine sleeps between the files of a publish and its manifest; a collector runs meanwhile."""
+    busy = await stage.boot("busy", compact=False)
+    sleeper = await stage.boot("sleeper", compact=False)
+    await stage.create(sleeper, "n0")
+    await stage.publish(sleeper)
+    await stage.create(sleeper, "n1")
+
+    def fall_asleep(path: str, data: bytes) -> None:
+        if path.endswith("/delta"):
+            sleeper.process.stall(3 * HOURS)
+
+    stage.cluster.disk.on_create = fall_asleep
+    publishing = stage.start(sleeper, sleeper.log("catalog").compactor.publish())
+    await stage.scheduler.sleep(2.5 * HOURS)
+    stage.cluster.disk.on_create = lambda path, data: None
+    await stage.start(busy, busy.collect("catalog"))
+    await publishing
+    await stage.publish(busy)
+
+
+async def forwarded_into_silence(stage: Stage) -> None:
+    """The owner carries a forwarded command out, its answer is lost, the sender takes over and asks again."""
+    owner, sender = await stage.boot("owner"), await stage.boot("sender")
+    for name in ("n0", "n1"):
+        await stage.create(owner, name)
+        await stage.settle()
+        stage.cluster.network.rates = {"answer lost": 1.0}
+        ask = await stage.create(sender, f"{name}x")
+        stage.cluster.network.rates = {}
+        if ask.answer != "acknowledged":
+            await stage.start(sender, stage.asking.perform(sender, ask))
+        await stage.settle()
+
+
+async def tombstone_between_layers(stage: Stage) -> None:
+    """A row is written, changed and deleted in three deltas of a table whose layers merge."""
+    node = await stage.boot("node")
+    for name in ("n0", "n1", "n2"):
+        await stage.create(node, name)
+        await stage.publish(node)
+        await stage.update(node, name, "changed")
+        await stage.publish(node)
+        await stage.drop(node, name)
+        await stage.publish(node)
+        await stage.settle()
+    await stage.publish(node)
+
+
+async def one_release_behind(stage: Stage) -> None:
+    """A program that skips a type it does not know is asked to decide."""
+    new = await stage.boot("new")
+    old = await stage.boot("old", definitions=OLD_DEFINITIONS, compact=False)
+    await stage.ask(new, "activity", "claim", "t0", Claim("t0", "w0"))
+    await stage.ask(new, "activity", "reserve", "t1", Reserve("t1", "w0"))
+    await stage.settle()
+    new.process.crash()
+    await stage.ask(old, "activity", "claim", "t1", Claim("t1", "w1"))
+    await stage.ask(old, "activity", "claim", "t2", Claim("t2", "w1"))
+    fresh = await stage.boot("fresh")
+    await stage.ask(fresh, "activity", "claim", "t3", Claim("t3", "w1"))
+    await stage.publish(fresh, "activity")
+
+
+async def outage_in_the_middle(stage: Stage) -> None:
+    """The store applies a create and then answers nothing for a minute, while other callers come and go."""
+    node = await stage.boot("node")
+    await stage.create(node, "n0")
+    node.store.mix = Mix({"applied then error": 0.5, "delayed apply": 0.3})
+    asks = [stage.start(node, stage.create(node, f"n{index}")) for index in range(1, 4)]
+    await stage.scheduler.sleep(0.05)
+    node.store.outage_until = stage.scheduler.time + 20.0
+    asks += [stage.start(node, stage.create(node, f"n{index}")) for index in range(4, 7)]
+    await stage.scheduler.sleep(30.0)
+    node.store.mix = Mix()
+    for task in asks:
+        await task
+    await stage.scheduler.sleep(3 * HOURS)
+    await stage.publish(node)
+
+
+async def operator_deletes(stage: Stage) -> None:
+    """Something that must exist is deleted by hand: whoever needs it says so, nobody guesses. Then it is restored."""
+    node = await stage.boot("node", compact=False)
+    for name in ("n0", "n1", "n2"):
+        await stage.create(node, name)
+        await stage.publish(node)
+        await stage.scheduler.sleep(2.0)  # so that the hint names the newest revision
+    head = true_head(stage.cluster, "catalog")
+    state = next(layer.files[0].path for layer in head.layers if layer.table == "names")
+    manifest = stage.cluster.disk.objects
+    older = next(path for path in manifest if "/manifests/catalog/" in path and path.endswith(f"{2:020d}"))
+    segment = next(path for path in manifest if "/ledger/catalog/" in path and path.endswith(f"{2:020d}"))
+
+    async def read_names(fresh: Node) -> None:
+        snapshot = await fresh.log("catalog").snapshot()
+        await snapshot.scan(snapshot.table("names"))
+
+    async def read_older(fresh: Node) -> None:
+        await fresh.log("catalog").snapshot(revision=2)
+
+    async def rebuild(fresh: Node) -> None:
+        await fresh.log("catalog").compactor.rebuild()
+
+    root = f"{SCOPE.root}/"
+    for path, use in ((root + state, read_names), (older, read_older), (segment, rebuild)):
+        stage.sight.probe.fault("lost object")
+        kept = stage.cluster.disk.objects.pop(path)
+        fresh = await stage.boot("fresh", compact=False)
+        try:
+            await stage.start(fresh, use(fresh))
+        except LostObject:
+            stage.sight.probe.path("lost object noticed")
+        else:
+            raise Violation("missing is never taken for absent", f"{path} is gone and nobody noticed")
+        if path.startswith(root + state):
+            ask = await stage.create(fresh, "n0")
+            if ask.answer == "acknowledged":
+                raise Violation("missing is never taken for absent", "a name was decided without its table")
+        fresh.process.crash()
+        stage.cluster.disk.objects[path] = kept
+    await stage.settle()
+
+
+async def operator_deletes_the_tail(stage: Stage) -> None:
+    """The newest segment is deleted by hand and its number filled again: the chain shows it to whoever reads on."""
+    owner = await stage.boot("owner", compact=False)
+    await stage.create(owner, "n0")
+    await stage.create(owner, "n1")
+    disk = stage.cluster.disk
+    path = next(path for path in disk.objects if "/ledger/catalog/" in path and path.endswith(f"{2:020d}"))
+    stage.sight.probe.fault("lost object")
+    kept = disk.objects.pop(path)
+    stage.sight.wins.pop(path)
+    disk.objects = {name: found for name, found in disk.objects.items() if not name.endswith("/hint")}
+    other = await stage.boot("other", compact=False)
+    await stage.create(other, "n1")
+    refilled = disk.objects[path]
+    ask = await stage.create(owner, "n2")
+    if ask.answer == "acknowledged" and path in disk.objects:
+        try:
+            await stage.start(other, other.log("catalog").follower.catch_up())
+        except Corrupt:
+            stage.sight.probe.path("lost object noticed")
+        else:
+            raise Violation("missing is never taken for absent", "two histories go on side by side")
+    other.process.crash()
+    owner.process.crash()
+    # Back to what everybody was told: the lost segment is restored, what was built on its replacement is withdrawn.
+    disk.objects[path] = kept
+    disk.created[path] = disk.created[path][:1]
+    stage.sight.wins[path] = kept[0]
+    for found in [ask for ask in stage.history.asks if ask.receipt and _is_in(refilled[0], ask)]:
+        stage.history.asks.remove(found)
+
+
+def _is_in(segment: bytes, ask: Ask) -> bool:
+    events = decode_segment(segment, "refilled").events
+    return any(event.operation == ask.command.operation for event in events)
+
+
+SCENARIOS: dict[str, Scenario] = {
+    function.__name__: function
+    for function in (
+        rivals,
+        sleeping_compactor,
+        sleeping_compactor_meets_kept_revision,
+        sleeping_reader,
+        zombie_below_the_floor,
+        hint_written_from_memory,
+        sleeping_publish,
+        forwarded_into_silence,
+        tombstone_between_layers,
+        one_release_behind,
+        outage_in_the_middle,
+        operator_deletes,
+        operator_deletes_the_tail,
+    )
+}

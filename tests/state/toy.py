@@ -1,0 +1,92 @@
+"""A small domain for tests of the engine: notes, and secrets that follow from them in a private table."""
+
+from collections.abc import Callable
+
+import msgspec
+
+from arco.log import Event, EventType
+from arco.state import Change, Definition, Domain, Group, Input, Kind, Reject, Stage, Table, Time, define_log
+from tests.state.doubles import event
+
+__all__ = ["NOTES", "SECRETS", "SET", "NoteSet", "dropped", "noted", "shouted", "toy"]
+
+
+class NoteSet(msgspec.Struct, frozen=True):
+    note: str
+    text: str
+    whisper: str = ""
+
+
+class NoteDropped(msgspec.Struct, frozen=True):
+    note: str
+
+
+class Note(msgspec.Struct, frozen=True):
+    note: str
+    text: str
+    whispered: int
+    made_at: Time
+
+
+class Secret(msgspec.Struct, frozen=True):
+    note: str
+    secret: str
+
+
+NOTES = Table("notes", Note, Kind.IMAGE, ("note",), "note", prune=("made_at",))
+SECRETS = Table("secrets", Secret, Kind.IMAGE, ("note",), "note", private=True)
+
+SET = EventType("NoteSet", NoteSet)
+DROPPED = EventType("NoteDropped", NoteDropped)
+SHOUTED = EventType("NoteShouted", NoteSet)
+
+
+def _note_of(item: Input) -> tuple[str, ...]:
+    return (item.payload.note,)
+
+
+def _changed_note(item: Input) -> tuple[str, ...]:
+    change: Change = item.payload
+    return ((change.after or change.before).note,)
+
+
+def toy(version: int = 1, *, derive: Callable[[str], str] = str, shouts: bool = False) -> Definition:
+    """The log `activity` with notes; `derive` makes the stored text, `shouts` is one more event type."""
+
+    def fold_note(group: Group, item: Input) -> None:
+        payload = item.payload
+        if isinstance(payload, NoteDropped):
+            if group.get(NOTES, group.key) is None:
+                raise Reject("no such note")
+            group.delete(NOTES, group.key)
+            return
+        before = group.get(NOTES, group.key)
+        text = payload.text.upper() if item.event.type == SHOUTED.name else derive(payload.text)
+        made_at = before.made_at if before else item.received
+        group.put(NOTES, Note(payload.note, text, len(payload.whisper), made_at))
+
+    def fold_secret(group: Group, item: Input) -> None:
+        after = item.payload.after
+        if after is None:
+            group.delete(SECRETS, group.key)
+        elif after.whispered:
+            group.put(SECRETS, Secret(group.key, "hidden" * after.whispered))
+
+    events = (SET, DROPPED, SHOUTED) if shouts else (SET, DROPPED)
+    stages = (
+        Stage("notes", (NOTES,), _note_of, fold_note, events=tuple(kind.name for kind in events)),
+        Stage("secrets", (SECRETS,), _changed_note, fold_secret, changes=(NOTES,)),
+    )
+    return define_log("activity", [Domain("toy", "activity", version, events, stages)])
+
+
+def noted(note: str, text: str, whisper: str = "") -> Event:
+    return event("NoteSet", NoteSet(note, text, whisper))
+
+
+def dropped(note: str) -> Event:
+    return event("NoteDropped", NoteDropped(note))
+
+
+def shouted(note: str, text: str) -> Event:
+    return event("NoteShouted", NoteSet(note, text))

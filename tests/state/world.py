@@ -1,0 +1,72 @@
+"""A small world for tests of state: one store, one journal, and as many nodes as a test wants, in virtual time."""
+
+from collections.abc import Awaitable, Callable
+
+from arco.log import Event
+from arco.state import Collector, Definition, Finding, Manifest, examine_log, verify_revision
+from arco.storage import MemoryStore, RequestCounts, Role, RoleStore, Scope
+from tests.doubles import FakeRuntime, FaultyStore, run
+from tests.state.doubles import PLACE, ROOT, Journal, Node, open_node, rows_of
+from tests.state.toy import NOTES, toy
+
+__all__ = ["TOY", "World", "simulate"]
+
+TOY = toy()
+
+
+class World:
+    def __init__(self) -> None:
+        self.runtime = FakeRuntime()
+        self.memory = MemoryStore(self.runtime)
+        self.store = FaultyStore(self.memory)
+        self.journal = Journal(self.memory, self.runtime)
+
+    async def node(self, definition: Definition = TOY, **options: object) -> Node:
+        return await open_node(self.runtime, self.store, definition, **options)  # type: ignore[arg-type]
+
+    async def publish(self, node: Node, *events: Event) -> Manifest:
+        await self.journal.append(*events)
+        return await node.publish()
+
+    def created(self) -> list[str]:
+        """Every path created so far."""
+        return [path.removeprefix(f"{ROOT}/") for operation, path in self.store.calls if operation == "create"]
+
+    def handle(self, role: Role) -> RoleStore:
+        return RoleStore(self.store, Scope("acme", "prod"), role, RequestCounts())
+
+    def collector(self, **options: float) -> Collector:
+        return Collector(self.handle(Role.COLLECTOR), PLACE, self.runtime, **options)
+
+    async def examine(self, definition: Definition = TOY) -> list[Finding]:
+        return await examine_log(definition, self.handle(Role.READER), PLACE, self.runtime)
+
+    async def objects(self, folder: str = "") -> set[str]:
+        """Every object of the incarnation, or below one of its folders, without the hints, which come when they come."""
+        root = f"{ROOT}/inc-1/{folder}".rstrip("/")
+        found = {info.path.removeprefix(f"{ROOT}/") async for info in self.memory.list(root)}
+        return {path for path in found if not path.endswith("/hint")}
+
+    async def texts(self, definition: Definition = TOY) -> dict[str, str]:
+        """What a reader sees who comes from outside."""
+        snapshot = await (await open_node(self.runtime, self.memory, definition)).snapshot()
+        return {row["note"]: row["text"] for row in await rows_of(snapshot, NOTES)}
+
+    async def equals_refold(self, node: Node) -> None:
+        """What is published is what the log says."""
+        manifest = (await node.snapshot()).manifest
+        compared = await verify_revision(node.definition, node.store, PLACE, node.follower.sequence, manifest)
+        assert [found.table for found in compared if not found.equal] == []
+
+    async def damage(self, path: str, *, at: int = -40) -> None:
+        """Flip one bit of an object."""
+        data = bytearray(await self.memory.get(f"{ROOT}/{path}"))
+        data[at] ^= 4
+        await self.memory.put(f"{ROOT}/{path}", bytes(data), only_if_absent=False)
+
+
+def simulate(test: Callable[[World], Awaitable[None]]) -> None:
+    async def main() -> None:
+        await test(World())
+
+    run(main())
