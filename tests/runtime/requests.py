@@ -63,7 +63,7 @@ class Bench:
 async def bench(
     runtime: FakeRuntime, base: Store, *, compact: bool = False, definitions: tuple[Definition, ...] = ()
 ) -> AsyncIterator[Bench]:
-    store = Counted(base)
+    store = Counted(base, runtime)
     await init_workspace(store, SCOPE, runtime)
     options = {"definitions": definitions} if definitions else {}
     workspace = await Workspace.open(store, SCOPE, runtime, compact=compact, **options)  # type: ignore[arg-type]

@@ -25,10 +25,11 @@ class _Patient(selectors.SelectSelector):
     loop: "_ThreadLoop"
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
-        if self.loop.threads:
-            return super().select(timeout if timeout == 0 else None)
-        if timeout is None:
-            raise RuntimeError("everybody waits and nothing will ever happen")
+        if timeout is None or (self.loop.threads and timeout > 0):
+            ready = super().select(30)
+            if not ready:
+                raise RuntimeError("everybody waits and nothing will ever happen")
+            return ready
         self.loop.seconds += max(timeout, 0.0)
         return super().select(0)
 
@@ -67,11 +68,13 @@ def run(work: Callable[[FakeRuntime], Coroutine[Any, Any, T]]) -> T:
 
 
 class Counted:
-    """A store that counts the requests made to it. `persist` is none."""
+    """A store that counts the requests made to it (`persist` is none) and dates objects by virtual time."""
 
-    def __init__(self, inner: Store) -> None:
+    def __init__(self, inner: Store, runtime: FakeRuntime) -> None:
         self.inner = inner
         self.requests: Counter[str] = Counter()
+        self._runtime = runtime
+        self._times: dict[str, int] = {}
 
     async def get(self, path: str) -> bytes:
         self.requests["get"] += 1
@@ -84,6 +87,7 @@ class Counted:
     async def put(self, path: str, data: bytes, *, only_if_absent: bool) -> None:
         self.requests["create" if only_if_absent else "put"] += 1
         await self.inner.put(path, data, only_if_absent=only_if_absent)
+        self._times[path] = self._runtime.now()
 
     async def head(self, path: str) -> ObjectInfo:
         self.requests["head"] += 1
@@ -96,7 +100,7 @@ class Counted:
     async def list(self, prefix: str) -> AsyncIterator[ObjectInfo]:
         self.requests["list"] += 1
         async for info in self.inner.list(prefix):
-            yield info
+            yield ObjectInfo(info.path, info.size, self._times[info.path])
 
     async def sign(self, path: str, *, expires_in: int) -> str:
         return await self.inner.sign(path, expires_in=expires_in)

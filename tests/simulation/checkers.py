@@ -7,7 +7,7 @@ import hashlib
 from collections.abc import AsyncIterator, Coroutine
 from typing import Any, TypeVar
 
-from arco.log import Link, Segment, check_link, decode_segment, link_of, position_of
+from arco.log import Link, Segment, check_link, decode_segment, link_of
 from arco.state import (
     OPERATIONS,
     Definition,
@@ -152,6 +152,8 @@ class LogView:
         self.layout = Layout(self.place)
         self.store = DirectStore(cluster.disk)
         self.segments, self.links = self._read()
+        self._refolds: dict[int, Replica] = {}
+        self._digests: dict[tuple[int, str], str] = {}
         self.events: list[LogEvent] = events_of(self.segments)
         self.manifests = self._chain()
 
@@ -188,9 +190,19 @@ class LogView:
 
     def refold(self, through: int) -> Replica:
         """A fresh fold of the log up to a segment."""
+        if through in self._refolds:
+            return self._refolds[through]
         replica = Replica(self.definition, LayerReader(self.store), empty_manifest(self.place))
         drive(replica.apply(list(zip(self.segments, self.links, strict=True))[:through]))
+        self._refolds[through] = replica
         return replica
+
+    def digest(self, through: int, name: str) -> str:
+        """The digest of a table in a fresh fold."""
+        if (through, name) not in self._digests:
+            table = self.definition.tables[name]
+            self._digests[through, name] = digest_rows(table, drive(self.refold(through).scan(table)))
+        return self._digests[through, name]
 
     def published(self, manifest: Manifest) -> Replica:
         return Replica(self.definition, LayerReader(self.store), manifest)
@@ -374,11 +386,10 @@ def check_states(view: LogView, history: History, sample: int) -> None:
     kept = [m for m in view.manifests if m.number in {entry.revision for entry in view.head.history}]
     chosen = [*kept[:: max(len(kept) // sample, 1)][:sample], view.head] if sample else [view.head]
     for manifest in chosen:
-        live, anew = view.published(manifest), view.refold(manifest.link.number)
+        live = view.published(manifest)
         for name, table in view.definition.tables.items():
-            if not manifest.skipped and digest_rows(table, drive(live.scan(table))) != digest_rows(
-                table, drive(anew.scan(table))
-            ):
+            found = digest_rows(table, drive(live.scan(table)))
+            if not manifest.skipped and found != view.digest(manifest.link.number, name):
                 raise Violation(checker, f"table {name} of revision {manifest.number} of {view.name}")
     live = view.published(view.head)
     for name in ("namespaces", "names") if view.name == "catalog" else ("materializations", "attempts"):
@@ -405,15 +416,12 @@ def check_live_replicas(view: LogView, cluster: Cluster) -> None:
         replica = node.log(view.name).replica
         if replica.skips:
             continue
-        replica = replica.with_layers(replica.base.layers)  # a copy that reads directly
-        direct = Replica(view.definition, LayerReader(view.store), replica.base)
+        direct = Replica(view.definition, LayerReader(view.store), replica.base)  # a copy that reads directly
         direct._link, direct.retention, direct.dirty = replica.link, replica.retention, replica.dirty
-        anew = view.refold(replica.link.number)
-        live = node.log(view.name).replica
         for name, table in view.definition.tables.items():
-            if digest_rows(table, drive(direct.scan(table))) != digest_rows(table, drive(anew.scan(table))):
+            if digest_rows(table, drive(direct.scan(table))) != view.digest(replica.link.number, name):
                 raise Violation("replicas equal revisions", f"{node.name}: table {name} at {replica.link.number}")
-            _compare_memory(node.name, live, anew, name)
+            _compare_memory(node.name, replica, view.refold(replica.link.number), name)
 
 
 def _compare_memory(node: str, live: Replica, anew: Replica, table: str) -> None:
@@ -461,7 +469,3 @@ def check_linearizable(history: History) -> None:
     for name, ops in per_name.items():
         if not name.startswith("r") and not is_linearizable(ops):
             raise Violation("decided history is linearizable", f"the name {name} with {len(ops)} operations")
-
-
-def position_after(view: LogView) -> int:
-    return position_of(len(view.segments) + 1, 0) - 1

@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 
 from arco.core import Superseded, Unavailable
-from arco.state import Replica, Table, _layers
+from arco.state import Replica, Table, _files, _layers
 from arco.storage import Lost, Sequence, Tail, Won
 from tests.simulation.probe import Probe
 from tests.simulation.scheduler import Violation
@@ -66,7 +66,7 @@ def watching(probe: Probe, *, plain: bool = False) -> Iterator[Sight]:
         await load(self, table, buckets)
 
     decoded: dict[tuple[str, bytes], pa.Table] = {}
-    read_parquet = _layers.read_parquet
+    read_parquet, to_parquet = _layers.read_parquet, _files.to_parquet
 
     def read_once(table: Table, data: bytes, path: str) -> pa.Table:
         name = (table.name, hashlib.sha256(data).digest())
@@ -74,7 +74,13 @@ def watching(probe: Probe, *, plain: bool = False) -> Iterator[Sight]:
             decoded[name] = read_parquet(table, data, path)
         return decoded[name]
 
+    def write_once(table: Table, data: pa.Table) -> bytes:
+        encoded = to_parquet(table, data)
+        decoded[table.name, hashlib.sha256(encoded).digest()] = data.select(table.schema.names)
+        return encoded
+
     if not plain:
+        setattr(_files, "to_parquet", write_once)  # noqa: B010
         setattr(_layers, "read_parquet", read_once)  # noqa: B010
     setattr(Sequence, "create", seen_create)  # noqa: B010 - mypy forbids assigning to a method, rightly
     setattr(Sequence, "_check_floor", seen_floor)  # noqa: B010
@@ -83,6 +89,7 @@ def watching(probe: Probe, *, plain: bool = False) -> Iterator[Sight]:
     try:
         yield sight
     finally:
+        setattr(_files, "to_parquet", to_parquet)  # noqa: B010
         setattr(_layers, "read_parquet", read_parquet)  # noqa: B010
         setattr(Sequence, "create", create)  # noqa: B010
         setattr(Sequence, "_check_floor", check_floor)  # noqa: B010

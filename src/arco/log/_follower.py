@@ -53,6 +53,10 @@ class Follower:
         if reason:
             raise Outdated(f"{reason}; upgrade arco: this program only reads the log {self.place.log}")
 
+    def seal(self) -> None:
+        """The state this fold stands on says that its last segment was the last of the incarnation."""
+        self._sealed = self.fold.link.number
+
     def forbid_writing(self, reason: str) -> None:
         """Something other than the log says that this program is too old to write."""
         self._newer = reason

@@ -107,6 +107,8 @@ class OpenLog:
         self.replica = Replica(definition, LayerReader(self._store), base_for(definition, head.manifest))
         ledger = Sequence(owning, self.layout.ledger, runtime, min_age=workspace.min_age)
         self.follower = Follower(self.place, ledger, self.replica, runtime)
+        if head.manifest.seal:
+            self.follower.seal()
         try:
             check_versions(head.manifest, definition.versions)
         except Outdated as error:

@@ -280,6 +280,7 @@ class Compactor:
             layers=layers,
             pending=(*pending, *add),
             packs=head.packs,
+            seal=self._follower.sealed and manifest.link == self._follower.fold.link,
         )
         manifest = await self._with_history(manifest, writer)
         manifest = self._with_merges(manifest)
@@ -395,7 +396,9 @@ class Compactor:
         try:
             self._results[pending.id] = await self._merged(pending)
             self.notify()
-        except (Unavailable, StoreRefused):  # the next publish starts it again
+        except StoreRefused as error:
+            self.trouble = error
+        except Unavailable:  # the next publish starts it again
             await self._runtime.sleep(RETRY_SECONDS)
             self.notify()
         except ArcoError as error:

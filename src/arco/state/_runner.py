@@ -28,6 +28,8 @@ __all__ = ["LocalRunner", "MergeJob", "RefoldJob", "Runner", "carry_over"]
 BATCH_SEGMENTS = 64
 SPILL_ROWS = 200_000
 """Changed rows held in memory before a refold writes them out as a layer."""
+KEPT_ROWS = 1_000_000
+"""Rows held in memory in all; what is dropped is read again as soon as an event needs its bucket."""
 
 
 @dataclass(frozen=True)
@@ -100,7 +102,8 @@ class LocalRunner:
                     level=1,
                 )
                 replica.rebase(carry_over(replica, (*replica.base.layers, *layers)))
-                replica.evict()
+                if replica.loaded_rows() > KEPT_ROWS:
+                    replica.evict()
         return carry_over(replica, replica.base.layers)
 
 
