@@ -1,13 +1,13 @@
 """Appending: what the log costs on top of the store it stands on."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from arco.core import new_ulid
 from arco.domains.catalog import CreateNamespace
-from arco.log import number_of
+from arco.log import NewEvent, number_of
 from arco.runtime import AsyncRuntime, Workspace, init_workspace
 from arco.storage import LocalStore, Scope
 from bench._measure import Line, Stopwatch, middle
@@ -29,9 +29,9 @@ async def measure_append(folder: Path, runtime: AsyncRuntime, quick: bool) -> li
         rates: dict[str, list[float]] = {"raw": [], "one": [], "many": [], "decide": []}
         groups: list[float] = []
         for _ in range(rounds):
-            rates["raw"].append(await _rate(writer.raw, count))
-            rates["one"].append(await _rate(writer.record, count))
-            rates["decide"].append(await _rate(writer.decide, count))
+            rates["raw"].append(await _rate(writer.raw, range(count)))
+            rates["one"].append(await _rate(writer.record, writer.events(count)))
+            rates["decide"].append(await _rate(writer.decide, range(count)))
             events, segments, seconds = await writer.many(count)
             rates["many"].append(segments / seconds)
             groups.append(events / segments)
@@ -53,11 +53,11 @@ async def measure_append(folder: Path, runtime: AsyncRuntime, quick: bool) -> li
     ]
 
 
-async def _rate(write: Callable[[], Awaitable[Any]], count: int) -> float:
+async def _rate(write: Callable[[Any], Awaitable[Any]], items: Sequence[Any]) -> float:
     with Stopwatch() as watch:
-        for _ in range(count):
-            await write()
-    return count / watch.wall
+        for item in items:
+            await write(item)
+    return len(items) / watch.wall
 
 
 class _Writer:
@@ -68,17 +68,20 @@ class _Writer:
         self._number = 0
         self._data = runtime.bytes(1_024)
 
-    async def raw(self) -> None:
+    def events(self, count: int) -> list[NewEvent]:
+        """Made beforehand: producing them is not what is measured."""
+        self._number += count
+        return [new_completed(self._number + i, self._runtime.now()) for i in range(count)]
+
+    async def raw(self, _: int) -> None:
         self._number += 1
         await self._store.put(f"raw/{self._number >> 12}/{self._number}", self._data, only_if_absent=True)
 
-    async def record(self) -> int:
+    async def record(self, event: NewEvent) -> int:
         """Append one event; the number of its segment."""
-        self._number += 1
-        event = new_completed(self._number, self._runtime.now())
         return number_of((await self._workspace.record("activity", [event], actor="bench")).position)
 
-    async def decide(self) -> None:
+    async def decide(self, _: int) -> None:
         self._number += 1
         command = CreateNamespace(new_ulid(self._runtime, self._runtime), (f"namespace_{self._number}",))
         await self._workspace.decide("catalog", command, actor="bench")
@@ -87,9 +90,10 @@ class _Writer:
         """Events and segments that all producers together appended, and the seconds it took."""
         numbers: list[int] = []
 
-        async def produce() -> None:
-            numbers.extend([await self.record() for _ in range(count)])
+        async def produce(events: list[NewEvent]) -> None:
+            numbers.extend([await self.record(event) for event in events])
 
+        work = [self.events(count) for _ in range(PRODUCERS)]
         with Stopwatch() as watch:
-            await asyncio.gather(*(produce() for _ in range(PRODUCERS)))
+            await asyncio.gather(*(produce(events) for events in work))
         return len(numbers), len(set(numbers)), watch.wall

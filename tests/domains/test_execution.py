@@ -81,7 +81,12 @@ def test_partitions_are_apart() -> None:
 
 def test_every_version_keeps_its_number_and_what_it_was_made_of() -> None:
     async def main() -> None:
-        events = [completed("m1"), completed("m2", status="quarantined"), completed("m3"), completed("x", partition="p2")]
+        events = [
+            completed("m1"),
+            completed("m2", status="quarantined"),
+            completed("m3"),
+            completed("x", partition="p2"),
+        ]
         replica = await replica_of(ACTIVITY, [segments_of([events])])
         rows = {row["materialization_id"]: row for row in await rows_of(replica, MATERIALIZATIONS)}
         assert {key: row["version"] for key, row in rows.items()} == {"m1": 1, "m2": 2, "m3": 3, "x": 1}

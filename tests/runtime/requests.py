@@ -18,8 +18,7 @@ from arco.state._definition import Definition
 from arco.storage import MemoryStore, Role, Store
 from tests.doubles import FakeRuntime
 from tests.runtime.world import SCOPE, Counted, made, run
-from tests.state.toy import SET, toy
-from tests.state.toy import NoteSet
+from tests.state.toy import SET, NoteSet, toy
 
 __all__ = ["COLUMNS", "MEASURES", "measure_all", "render"]
 
@@ -226,4 +225,3 @@ def render(found: dict[str, Counts]) -> str:
 
 if __name__ == "__main__":
     print(render(measure_all(MemoryStore)))
-

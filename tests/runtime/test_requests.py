@@ -27,7 +27,9 @@ def documented() -> dict[str, dict[str, int]]:
 @pytest.mark.parametrize("kind", ["memory", "disk"])
 def test_every_operation_makes_exactly_the_documented_requests(kind: str, tmp_path: Path) -> None:
     numbers = count()
-    measured = measure_all(lambda runtime: MemoryStore(runtime) if kind == "memory" else LocalStore(tmp_path / str(next(numbers))))
+    measured = measure_all(
+        lambda runtime: MemoryStore(runtime) if kind == "memory" else LocalStore(tmp_path / str(next(numbers)))
+    )
     assert measured == documented()
 
 

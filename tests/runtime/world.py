@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import AsyncIterator, Callable, Coroutine
 from typing import Any, TypeVar
 
-from arco.log import NewEvent
 from arco.domains.execution import MATERIALIZATION_COMPLETED, DataFile, MaterializationCompleted
+from arco.log import NewEvent
 from arco.state import new_event
 from arco.storage import ObjectInfo, Scope, Store
 from tests.doubles import FakeRuntime
@@ -47,7 +47,7 @@ class _ThreadLoop(asyncio.SelectorEventLoop):
     def time(self) -> float:
         return self.seconds
 
-    def run_in_executor(self, executor: Any, func: Any, *args: Any) -> Any:
+    def run_in_executor(self, executor: Any, func: Any, *args: Any) -> Any:  # type: ignore[override]
         future = super().run_in_executor(executor, func, *args)
         self.threads += 1
         future.add_done_callback(self._finished)

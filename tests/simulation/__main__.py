@@ -1,4 +1,4 @@
-"""`python -m tests.simulation`: run seeds, replay one, sweep crash points, try mutants. Exit code 1 if anything is wrong."""
+"""`python -m tests.simulation`: run seeds, replay one, sweep crash points, try mutants. Exit code 1 if one fails."""
 
 import argparse
 import sys
@@ -23,7 +23,7 @@ def main() -> int:
     parser.add_argument("-v", "--verbose", action="store_true", help="print every step of a replay")
     parser.add_argument("--mutants", action="store_true", help="apply known mistakes; each must be caught")
     parser.add_argument("--sweep", action="store_true", help="crash at every storage operation; all must recover")
-    parser.add_argument("--work", nargs=2, type=int, help=argparse.SUPPRESS)
+    parser.add_argument("--work", nargs=3, type=int, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.work:
         work(*options.work)

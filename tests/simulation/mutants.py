@@ -185,7 +185,7 @@ def _merge_apart() -> list[Patch]:
 
 def _first_wins() -> list[Patch]:
     """A merge of images keeps the oldest row of a key, so that a delete never wins."""
-    merge = _runner.merge_layers
+    merge: Any = getattr(_runner, "merge_layers")  # noqa: B009 - imported there, not exported
 
     async def merge_layers(
         table: Table, layers: Any, oldest: bool, cutoff: int | None, reader: LayerReader, writer: Any
@@ -284,15 +284,32 @@ def _validate_after_skipping() -> list[Patch]:
 
 MUTANTS: tuple[Mutant, ...] = (
     Mutant("take the next", "a loser appends at the next number unvalidated", "rivals", _take_the_next),
-    Mutant("floor in the hint", "the floor is overwritten from an old read", "hint_written_from_memory", _floor_in_the_hint),
+    Mutant(
+        "floor in the hint", "the floor is overwritten from an old read", "hint_written_from_memory", _floor_in_the_hint
+    ),
     Mutant("refuse after append", "a won command is answered with a refusal", "", _refuse_after_append),
     Mutant("merge apart", "layers that are not neighbours merge", "tombstone_between_layers", _merge_apart),
     Mutant("first wins", "a merge keeps the oldest image", "tombstone_between_layers", _first_wins),
     Mutant("retry in the client", "a create is repeated and called lost to itself", "", _retry_in_the_client),
     Mutant("grace period", "files are collected by age", "sleeping_publish", _grace_period),
-    Mutant("re-batch after cancel", "an open create is dropped, the next number taken", "outage_in_the_middle", _rebatch_after_cancel),
-    Mutant("forward without operation", "each forward is a new operation", "forwarded_into_silence", _forward_without_operation),
-    Mutant("validate after skipping", "deciding on a state with skipped events", "one_release_behind", _validate_after_skipping),
+    Mutant(
+        "re-batch after cancel",
+        "an open create is dropped, the next number taken",
+        "outage_in_the_middle",
+        _rebatch_after_cancel,
+    ),
+    Mutant(
+        "forward without operation",
+        "each forward is a new operation",
+        "forwarded_into_silence",
+        _forward_without_operation,
+    ),
+    Mutant(
+        "validate after skipping",
+        "deciding on a state with skipped events",
+        "one_release_behind",
+        _validate_after_skipping,
+    ),
 )
 
 

@@ -6,7 +6,6 @@ that repeats on its own does so for lack of an answer.
 
 from dataclasses import dataclass, field
 from random import Random
-from typing import Any
 
 from arco.core import Unavailable
 from arco.log import Command, Gateway, Receipt

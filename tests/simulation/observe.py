@@ -31,8 +31,8 @@ class Sight:
 
 @contextmanager
 def watching(probe: Probe, *, plain: bool = False) -> Iterator[Sight]:
-    """Watch one run. Unless `plain`, what was once encoded as Parquet is not decoded again: the store is simulated here,
-    the codec has its own tests."""
+    """Watch one run. Unless `plain`, what was once encoded as Parquet is not decoded again: the store is simulated
+    here, the codec has its own tests."""
     sight = Sight(probe)
     create, evict = Sequence.create, Replica.evict
     load, check_floor = Replica.load, Sequence._check_floor
@@ -66,7 +66,8 @@ def watching(probe: Probe, *, plain: bool = False) -> Iterator[Sight]:
         await load(self, table, buckets)
 
     decoded: dict[tuple[str, bytes], pa.Table] = {}
-    read_parquet, to_parquet = _layers.read_parquet, _files.to_parquet
+    read_parquet: Any = getattr(_layers, "read_parquet")  # noqa: B009 - imported there, not exported
+    to_parquet: Any = getattr(_files, "to_parquet")  # noqa: B009
 
     def read_once(table: Table, data: bytes, path: str) -> pa.Table:
         name = (table.name, hashlib.sha256(data).digest())

@@ -8,10 +8,10 @@ from typing import Any
 
 import msgspec
 
-from arco.core import HOUR, Corrupt, LostObject
+from arco.core import HOUR, Corrupt, LostObject, Superseded, Unavailable
 from arco.domains.catalog import CreateNamespace, DropNamespace, UpdateNamespace
 from arco.log import Hint, decode_segment
-from arco.state import Cadence, PinRevision
+from arco.state import Cadence, PinRevision, decode_manifest, encode_manifest
 from tests.simulation.checkers import check_deletion, check_everything, true_head
 from tests.simulation.claims import Claim, Reserve
 from tests.simulation.clients import Ask, Asking, History, Reading
@@ -96,9 +96,9 @@ def run_scenario(scenario: Scenario, seed: int, cadence: Cadence | None = None) 
             for log in ("catalog", "activity"):
                 await stage.publish(last, log)
             for node in stage.cluster.alive():
-                for log in node.workspace.logs.values():
-                    if log.compactor.failed is not None:
-                        raise Violation("progress", f"the compactor of {node.name} stopped: {log.compactor.failed}")
+                for opened in node.workspace.logs.values():
+                    if opened.compactor.failed is not None:
+                        raise Violation("progress", f"the compactor of {node.name} stopped: {opened.compactor.failed}")
 
         try:
             main = stage.scheduler.spawn(play(), "script")
@@ -183,10 +183,15 @@ async def sleeping_reader(stage: Stage) -> None:
     await stage.start(busy, busy.collect("catalog"))
     sleeper.process.wake()
     for _ in range(3):
-        snapshot = await stage.start(sleeper, sleeper.log("catalog").snapshot())
-        newest = true_head(stage.cluster, "catalog").number
-        if snapshot is None or snapshot.manifest.number != newest:
-            raise Violation("readers never go back", f"the reader stays behind revision {newest}")
+        await _check_snapshot(stage, sleeper)
+
+
+async def _check_snapshot(stage: Stage, node: Node) -> None:
+    """A reader gets a revision at least as new as the head was when it asked."""
+    newest = true_head(stage.cluster, "catalog").number
+    snapshot = await stage.start(node, node.log("catalog").snapshot())
+    if snapshot is None or snapshot.manifest.number < newest:
+        raise Violation("readers never go back", f"the reader stays behind revision {newest}")
 
 
 async def zombie_below_the_floor(stage: Stage) -> None:
@@ -194,20 +199,17 @@ async def zombie_below_the_floor(stage: Stage) -> None:
     busy, sleeper = await _sleeper(stage, pin=2)
     await stage.start(busy, busy.collect("catalog"))
     disk = stage.cluster.disk
-    gone = [path for path in disk.created if "/manifests/catalog/" in path and path not in disk.objects]
-    if not gone:
-        raise Violation("progress", "the scenario does not collect what it should")
-    late = msgspec.json.decode(disk.archive[disk.created[gone[0]][0]])
-    late["id"] = "01ARZ3NDEKTSV4RRFFQ69G5FAV"
-    disk.put(gone[0], msgspec.json.encode(late), True)
+    known = sleeper.log("catalog").compactor.head.manifest.number
+    gone = [path for path in disk.created if "/manifests/catalog/0" in path and path not in disk.objects]
+    empty = min(path for path in gone if int(path.rsplit("/", 1)[1]) > known)
+    late = decode_manifest(disk.archive[disk.created[empty][0]], empty)
+    disk.put(empty, encode_manifest(msgspec.structs.replace(late, id="01ARZ3NDEKTSV4RRFFQ69G5FAV")), True)
     sleeper.process.wake()
     await stage.create(busy, "n2")
     await stage.settle()
     await stage.create(sleeper, "n3")
     await stage.publish(sleeper)
-    snapshot = await stage.start(sleeper, sleeper.log("catalog").snapshot())
-    if snapshot is None or snapshot.manifest.number != true_head(stage.cluster, "catalog").number:
-        raise Violation("readers never go back", "the reader follows a revision that is not in the chain")
+    await _check_snapshot(stage, sleeper)
 
 
 async def hint_written_from_memory(stage: Stage) -> None:
@@ -288,6 +290,51 @@ async def one_release_behind(stage: Stage) -> None:
     await stage.publish(fresh, "activity")
 
 
+async def upgraded(stage: Stage) -> None:
+    """A program publishes a state in which it skipped a type; the next release folds everything anew and swaps it."""
+    new = await stage.boot("new", compact=False)
+    await stage.ask(new, "activity", "claim", "t0", Claim("t0", "w0"))
+    await stage.ask(new, "activity", "reserve", "t1", Reserve("t1", "w0"))
+    old = await stage.boot("old", definitions=OLD_DEFINITIONS, compact=False)
+    await stage.publish(old, "activity")
+    if not true_head(stage.cluster, "activity").skipped:
+        raise Violation("unknown survives", "a skipped type is not noted in the manifest")
+    old.process.crash()
+    upgraded = await stage.boot("upgraded", compact=False)
+    await stage.ask(upgraded, "activity", "claim", "t1", Claim("t1", "w1"))
+    await stage.publish(upgraded, "activity")
+
+
+async def rival_rebuilds(stage: Stage) -> None:
+    """A process announces a rebuild and stands still, another one swaps its own: the first finds its work gone."""
+    one = await stage.boot("one")
+    for name in ("n0", "n1", "n2"):
+        await stage.create(one, name)
+        await stage.publish(one)
+    two = await stage.boot("two")
+
+    def stand_still(path: str, data: bytes) -> None:
+        if "/manifests/" in path and b'"rebuild"' in data:
+            two.process.stall(60.0)
+
+    stage.cluster.disk.on_create = stand_still
+    slow = stage.start(two, two.log("catalog").compactor.rebuild())
+    await stage.scheduler.sleep(10.0)
+    stage.cluster.disk.on_create = lambda path, data: None
+    await stage.start(one, one.log("catalog").compactor.rebuild())
+    await stage.update(one, "n0", "meanwhile")
+    try:
+        await slow
+    except Superseded:
+        stage.sight.probe.path("rebuild given up")
+    else:
+        raise Violation("revisions are totally ordered", "a rebuild was published although another one came first")
+    await stage.settle()
+    await stage.update(two, "n1", "afterwards")
+    await stage.publish(two)
+    await stage.settle()
+
+
 async def outage_in_the_middle(stage: Stage) -> None:
     """The store applies a create and then answers nothing for a minute, while other callers come and go."""
     node = await stage.boot("node")
@@ -303,6 +350,67 @@ async def outage_in_the_middle(stage: Stage) -> None:
         await task
     await stage.scheduler.sleep(3 * HOURS)
     await stage.publish(node)
+
+
+# What the simulation once found
+
+
+async def publish_that_failed_half_way(stage: Stage) -> None:
+    """A compactor loses a number and cannot read the log just then; its next publish must not cover less."""
+    owner = await stage.boot("owner", compact=False)
+    await stage.create(owner, "n0")
+    await stage.publish(owner)
+    other = await stage.boot("other", compact=False)
+    await stage.create(owner, "n1")
+    await stage.start(other, other.log("catalog").follower.catch_up())
+    await stage.create(owner, "n2")
+    await stage.publish(owner)
+    other.store.broken = "/ledger/catalog/0"
+    try:
+        await stage.start(other, other.log("catalog").compactor.publish())
+    except Unavailable:
+        other.store.broken = ""
+    await stage.start(other, other.log("catalog").compactor.publish())
+
+
+async def rebuild_announced_late(stage: Stage) -> None:
+    """A rebuild loses the number it wanted; a collector that knows only the winner must leave its files alone."""
+    busy = await stage.boot("busy", compact=False)
+    await stage.create(busy, "n0")
+    await stage.publish(busy)
+    slow = await stage.boot("slow", compact=False)
+    await stage.create(busy, "n1")
+    await stage.publish(busy)
+    busy.store.delays = {"list": 60.0}
+    collecting = stage.start(busy, busy.collect("catalog"))
+    await stage.scheduler.sleep(1.0)
+    await stage.start(slow, slow.log("catalog").compactor.rebuild())
+    await collecting
+
+
+async def outdated_after_silence(stage: Stage) -> None:
+    """The owner carries out what an outdated program forwarded, its answer is lost, and the program may not write."""
+    new = await stage.boot("new", compact=False)
+    await stage.ask(new, "activity", "reserve", "t1", Reserve("t1", "w0"))
+    await stage.settle()
+    old = await stage.boot("old", definitions=OLD_DEFINITIONS, compact=False)
+    stage.cluster.network.rates = {"answer lost": 1.0}
+    await stage.ask(old, "activity", "claim", "t2", Claim("t2", "w1"))
+    stage.cluster.network.rates = {}
+    await stage.settle()
+
+
+async def refused_while_a_copy_is_on_its_way(stage: Stage) -> None:
+    """A forwarded command is delayed, its sender asks itself and would be refused; then the state changes and the
+    delayed one arrives."""
+    owner, sender = await stage.boot("owner"), await stage.boot("sender")
+    await stage.create(owner, "n0")
+    await stage.settle()
+    stage.cluster.network.rates = {"message delayed": 1.0}
+    await stage.create(sender, "n0")
+    stage.cluster.network.rates = {}
+    await stage.drop(owner, "n0")
+    await stage.scheduler.sleep(120.0)
 
 
 async def operator_deletes(stage: Stage) -> None:
@@ -398,8 +506,14 @@ SCENARIOS: dict[str, Scenario] = {
         forwarded_into_silence,
         tombstone_between_layers,
         one_release_behind,
+        upgraded,
+        rival_rebuilds,
         outage_in_the_middle,
         operator_deletes,
         operator_deletes_the_tail,
+        publish_that_failed_half_way,
+        rebuild_announced_late,
+        outdated_after_silence,
+        refused_while_a_copy_is_on_its_way,
     )
 }

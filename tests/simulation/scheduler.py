@@ -1,8 +1,8 @@
 """The seeded scheduler: virtual time, simulated processes, and the `Runtime` port for each of them.
 
 Vocabulary: a *task* is a coroutine driven by `send`; a *process* owns tasks, a wall clock with skew and its own chance;
-the *world's* tasks belong to no process and never fail. Steps take no time; time passes when nothing is runnable, to the
-next timer. Which runnable task goes next is drawn from the seed.
+the *world's* tasks belong to no process and never fail. Steps take no time; when nothing is runnable, time passes to
+the next timer. Which runnable task goes next is drawn from the seed.
 
 A crashed process loses all its tasks where they stand; what its store operations had sent may still arrive. A stalled
 process is not scheduled while time passes for everybody; a suspended one is stalled for hours.

@@ -122,6 +122,10 @@ class SimStore:
         self.unsettled: set[str] = set()
         """Paths of creates that failed without a decision."""
         self.outage_until = 0.0
+        self.broken = ""
+        """Operations on paths that contain this text fail; empty for none."""
+        self.delays: dict[str, float] = {}
+        """Seconds more that an operation of a name takes."""
         self._random = disk.scheduler.child(f"store {process.name}")
 
     async def get(self, path: str) -> bytes:
@@ -167,12 +171,15 @@ class SimStore:
         process.operations += 1
         self.disk.probe.operations["storage"] += 1
         fault = self._draw(faults)
+        if self.broken and self.broken in path:
+            fault = "error before"
         if process.crash_at is not None and process.crash_at[0] == process.operations:
             fault = f"crash {process.crash_at[1]}"
         scheduler.note(process.name, name, path, fault or "")
         if fault is not None:
             self.disk.probe.fault(fault)
         latency = self._random.uniform(*self.mix.latency)
+        latency += self.delays.get(name, 0.0)
         if fault == "slow":
             latency += self._random.uniform(1.0, 20.0)
         if fault == "crash before":

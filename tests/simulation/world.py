@@ -18,6 +18,7 @@ from tests.simulation.clients import Ask, Asking, History, Reading
 from tests.simulation.node import DEFINITIONS, OLD_DEFINITIONS, Cluster, Node
 from tests.simulation.observe import Sight, watching
 from tests.simulation.probe import Probe
+from tests.simulation.scenarios import SCENARIOS, run_scenario
 from tests.simulation.scheduler import Scheduler, Violation
 from tests.simulation.store import Mix
 
@@ -68,7 +69,7 @@ class World:
         self.names = [f"p{index}" for index in range(random.choice((2, 2, 3)))]
         self.old = random.choice(self.names) if random.random() < 0.25 else ""
         """A process that stays one release behind."""
-        self.work = random.randrange(25, 55)
+        self.work = random.randrange(15, 45)
         """Requests that are still to be made, by whoever is awake."""
         self.over = False
         self.quiet_until = 0.0
@@ -127,7 +128,7 @@ class World:
     # What goes wrong from outside
 
     async def _chaos(self) -> None:
-        calm = 25.0 if self.hours else self.random.choice((2.0, 10.0, 60.0))
+        calm = 15.0 if self.hours else self.random.choice((1.5, 6.0, 30.0))
         while self.work > 0:
             await self.scheduler.sleep(self.random.expovariate(1.0 / calm))
             nodes = self.cluster.alive()
@@ -262,29 +263,44 @@ class World:
                 raise Violation("progress", f"{node.name} does not work on {log}: {error!r}") from error
 
 
-def run_seed(seed: int, verbose: Callable[[str], None] | None = None) -> Result:
-    """One run of the random world."""
-    probe = Probe()
-    gc.disable()  # dropped coroutines are closed when we say so
+def run_seed(seed: int, verbose: Callable[[str], None] | None = None, *, judge: bool = True) -> Result:
+    """One run of the random world; every fifth seed also plays one of the scripted scenarios.
+
+    Without `judge` nothing is checked in the end: that is for runs of which only the trace is wanted.
+    """
+    gc.disable()  # dropped coroutines are closed when we say so, and not at random
     try:
-        with watching(probe, plain=seed % 8 == 0) as sight:
-            world = World(seed, sight, verbose)
-            try:
-                main = world.scheduler.spawn(world.run(), "world")
-                world.scheduler.run(main, max_steps=400_000, max_seconds=60 * 24 * HOURS)
-                _check_tasks(world.scheduler)
-                check_everything(world.cluster, world.history, sight)
-            except Violation as violation:
-                return Result(seed, world.scheduler.digest(), probe, str(violation), violation.checker)
-            except Corrupt as error:
-                return Result(seed, world.scheduler.digest(), probe, f"corrupt: {error}", "nothing is corrupt")
-            finally:
-                world.scheduler.close()
-            world.scheduler.note("end", world.scheduler.steps, sorted(probe.paths.items()))
-            return Result(seed, world.scheduler.digest(), probe, steps=world.scheduler.steps)
+        result = _run_world(seed, verbose, judge)
+        if judge and not result.violation and seed % 5 == 0:
+            names = sorted(SCENARIOS)
+            name = names[seed // 5 % len(names)]
+            result.checker, text, probe = run_scenario(SCENARIOS[name], seed)
+            result.violation = text and f"in the scenario {name}: {text}"
+            result.probe.add(probe)
+        return result
     finally:
         gc.enable()
         gc.collect()
+
+
+def _run_world(seed: int, verbose: Callable[[str], None] | None, judge: bool) -> Result:
+    probe = Probe()
+    with watching(probe, plain=seed % 8 == 0) as sight:
+        world = World(seed, sight, verbose)
+        try:
+            main = world.scheduler.spawn(world.run(), "world")
+            world.scheduler.run(main, max_steps=400_000, max_seconds=60 * 24 * HOURS)
+            world.scheduler.note("end", world.scheduler.steps, sorted(probe.paths.items()))
+            if judge:
+                _check_tasks(world.scheduler)
+                check_everything(world.cluster, world.history, sight)
+        except Violation as violation:
+            return Result(seed, world.scheduler.digest(), probe, str(violation), violation.checker)
+        except Corrupt as error:
+            return Result(seed, world.scheduler.digest(), probe, f"corrupt: {error}", "nothing is corrupt")
+        finally:
+            world.scheduler.close()
+        return Result(seed, world.scheduler.digest(), probe, steps=world.scheduler.steps)
 
 
 def _check_tasks(scheduler: Scheduler) -> None:

@@ -1,4 +1,4 @@
-"""What tests of state share: events, segments in memory, a journal that writes a log, a node that follows and publishes.
+"""What tests of state share: events, segments, a journal that writes a log, a node that follows it.
 
 Time and chance come from `tests.doubles`.
 """

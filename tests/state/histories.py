@@ -29,8 +29,16 @@ CATALOG_LOG = define_log("catalog", [CATALOG])
 
 
 def completed(
-    materialization: str, *, asset: str = "a1", partition: str = "p1", run: str = "r1", task: str = "t1",
-    status: str = "published", time: int = START, rows: int = 1, **more: Any
+    materialization: str,
+    *,
+    asset: str = "a1",
+    partition: str = "p1",
+    run: str = "r1",
+    task: str = "t1",
+    status: str = "published",
+    time: int = START,
+    rows: int = 1,
+    **more: Any,
 ) -> Event:
     payload = MaterializationCompleted(
         materialization_id=materialization,
@@ -52,8 +60,13 @@ def completed(
 
 
 def failed(
-    *, asset: str = "a1", partition: str = "p1", run: str = "r1", task: str = "t1", time: int = START,
-    error: str = "it broke"
+    *,
+    asset: str = "a1",
+    partition: str = "p1",
+    run: str = "r1",
+    task: str = "t1",
+    time: int = START,
+    error: str = "it broke",
 ) -> Event:
     payload = MaterializationFailed(
         asset_id=asset,
@@ -105,7 +118,13 @@ catalog_events = st.one_of(
 activity_events = st.one_of(
     st.builds(
         lambda m, a, p, r, t, status, time, keyed: completed(
-            f"m-{m}-{p}", asset=a, partition=f"{a}-{p}", run=r, task=t, status=status, time=time,
+            f"m-{m}-{p}",
+            asset=a,
+            partition=f"{a}-{p}",
+            run=r,
+            task=t,
+            status=status,
+            time=time,
             key=f"key-{m}" if keyed else "",
         ),
         ids,

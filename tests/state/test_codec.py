@@ -1,5 +1,7 @@
 """Rows to Parquet and back: every row class, tombstones, nulls, columns that are newer than the file."""
 
+from typing import Any
+
 import msgspec
 import pyarrow as pa
 import pytest
@@ -116,7 +118,9 @@ def test_a_column_added_later_reads_as_null_in_older_files() -> None:
 
 
 def test_of_images_the_newest_of_each_key_is_left() -> None:
-    one = to_arrow(NAMES, [("p", {("p", "n"): (1, NAMES.row("p", "n", "old")), ("p", "m"): (1, NAMES.row("p", "m", "x"))})])
+    one = to_arrow(
+        NAMES, [("p", {("p", "n"): (1, NAMES.row("p", "n", "old")), ("p", "m"): (1, NAMES.row("p", "m", "x"))})]
+    )
     two = to_arrow(NAMES, [("p", {("p", "n"): (2, NAMES.row("p", "n", "new"))})])
     merged = newest(NAMES, sort_rows(NAMES, pa.concat_tables([one, two]).combine_chunks()))
     assert merged.select(["name", "namespace_id"]).to_pylist() == [
@@ -133,12 +137,14 @@ def test_what_is_not_parquet_is_corrupt() -> None:
 
 def test_nested_files_come_back_with_their_statistics() -> None:
     file = DataFile("data/x", 10, 2, (ColumnStats("c", 1, "a", None, None), ColumnStats("d", 0)))
-    values = {field: "x" for field in MATERIALIZATIONS.columns}
+    values: dict[str, Any] = dict.fromkeys(MATERIALIZATIONS.columns, "x")
     values.update(files=(file,), version=1, schema_version=None, file_count=1, row_count=2, byte_size=3)
-    values.update(started_at=5, completed_at=6)  # type: ignore[arg-type]
-    row = Materialization(**values)  # type: ignore[arg-type]
+    values.update(started_at=5, completed_at=6)
+    row = Materialization(**values)
     data = to_arrow(MATERIALIZATIONS, [("x", {"x": (1, row)})])
-    ((_, _, (_, found)),) = from_arrow(MATERIALIZATIONS, read_parquet(MATERIALIZATIONS, to_parquet(MATERIALIZATIONS, data), "f"))
+    ((_, _, (_, found)),) = from_arrow(
+        MATERIALIZATIONS, read_parquet(MATERIALIZATIONS, to_parquet(MATERIALIZATIONS, data), "f")
+    )
     assert found == row
     assert found.files[0].stats[0].min == "a"
 
@@ -151,5 +157,3 @@ def test_equal_rows_have_equal_digests_in_any_order_and_unequal_ones_do_not() ->
     assert digest_rows(NAMES, data.slice(1)) != digest_rows(NAMES, data)
     moved = to_arrow(NAMES, [("p", {("p", row.name): (2, row) for row in rows})])  # type: ignore[attr-defined]
     assert digest_rows(NAMES, moved) != digest_rows(NAMES, data)
-
-

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from typing import Any
 
 import msgspec
 import pytest
@@ -175,7 +176,7 @@ def test_a_compactor_that_slept_past_the_floor_looks_for_the_head_again() -> Non
 # When
 
 
-async def running(world: World, **options: object) -> Node:
+async def running(world: World, **options: Any) -> Node:
     node = await world.node(**options)
     world.runtime.spawn(node.compactor.run(), "compactor")
     await world.runtime.sleep(0)
@@ -639,7 +640,10 @@ def test_a_sealed_state_is_published_by_nobody() -> None:
         manifest = await world.publish(node, noted("a", "x"))
         path = f"{ROOT}/{node.revisions.sequence.path(1)}"
         sealed = msgspec.structs.replace(
-            decode_manifest(await world.memory.get(path), path), number=2, seal=True, previous=node.compactor.head.sha256
+            decode_manifest(await world.memory.get(path), path),
+            number=2,
+            seal=True,
+            previous=node.compactor.head.sha256,
         )
         await world.memory.put(
             f"{ROOT}/{node.revisions.sequence.path(2)}", encode_manifest(sealed), only_if_absent=True
@@ -702,5 +706,3 @@ def test_closing_leaves_a_merge_for_the_next_compactor() -> None:
         assert [layer.level for layer in (await heir.compactor.compact()).layers_of("notes")] == [1]
 
     simulate(test)
-
-

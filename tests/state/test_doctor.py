@@ -1,4 +1,4 @@
-"""The doctor names every kind of damage and finds nothing wrong where nothing is; verification compares with a refold."""
+"""The doctor names every kind of damage, and nothing where nothing is; verification compares with a refold."""
 
 import msgspec
 import pytest
@@ -274,5 +274,3 @@ def test_a_log_shorter_than_the_revision_cannot_verify_it() -> None:
             await verify_revision(TOY, node.store, PLACE, node.follower.sequence, manifest)
 
     simulate(test)
-
-

@@ -18,9 +18,7 @@ NOW = 100 * DAY
 def entries(draw: st.DrawFn) -> list[Entry]:
     ages = draw(
         st.lists(
-            st.one_of(
-                st.integers(0, 2 * HOUR), st.integers(0, 2 * DAY), st.integers(0, 40 * DAY), st.integers(-5, 5)
-            ),
+            st.one_of(st.integers(0, 2 * HOUR), st.integers(0, 2 * DAY), st.integers(0, 40 * DAY), st.integers(-5, 5)),
             max_size=40,
         )
     )
@@ -54,9 +52,7 @@ def test_thinning_twice_is_thinning_once(found: list[Entry], pinned: set[int], l
     assert retained(once, NOW + later, pinned) == retained(found, NOW + later, pinned)
 
 
-async def publish_many(
-    node: Node, journal: Journal, count: int, pause: float
-) -> list[Manifest]:
+async def publish_many(node: Node, journal: Journal, count: int, pause: float) -> list[Manifest]:
     found = []
     for _ in range(count):
         await node.runtime.sleep(pause)
@@ -177,5 +173,3 @@ def test_a_pin_keeps_its_revision_through_any_thinning(pauses: list[float]) -> N
         assert (await node.publish()).pins == ()
 
     run(main())
-
-

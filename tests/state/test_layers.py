@@ -1,10 +1,9 @@
-"""Reading files of state: damaged bytes are `Corrupt`, a missing file is `LostObject`, a failing store is `Unavailable`.
+"""Reading files: damaged bytes are `Corrupt`, a missing file is `LostObject`, a failing store is `Unavailable`.
 
 None of these is ever "no rows", and no damage gives other rows.
 """
 
 import asyncio
-from collections.abc import Iterator
 
 import pyarrow as pa
 import pytest
@@ -26,11 +25,10 @@ TABLES = [MATERIALIZATIONS, PARTITIONS]
 
 
 @pytest.fixture
-def in_parts(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every file is large: it has several row groups and is read in parts."""
     monkeypatch.setattr(files, "WHOLE_BYTES", 0)
     monkeypatch.setattr(codec, "ROW_GROUP_ROWS", 16)
-    yield
 
 
 async def encoded(table: Table, count: int = 60) -> tuple[pa.Table, bytes, File]:

@@ -1,6 +1,5 @@
 """Manifests: one encoding, and no damage that goes unnoticed."""
 
-
 import msgspec
 import pytest
 from hypothesis import given
@@ -160,7 +159,7 @@ def test_a_manifest_of_another_place_or_number_is_refused() -> None:
 
 def test_a_broken_chain_of_manifests_stops_the_reader() -> None:
     async def main() -> None:
-        store, runtime, path = await published()
+        store, runtime, _ = await published()
         revisions = revisions_of(store, runtime)
         head = await revisions.head()
         successor = msgspec.structs.replace(head.manifest, number=3, previous="0" * 64)
@@ -170,5 +169,3 @@ def test_a_broken_chain_of_manifests_stops_the_reader() -> None:
             await revisions.refresh(head)
 
     run(main())
-
-

@@ -56,7 +56,9 @@ def pending_for(run: list[Layer]) -> Pending:
     return Pending("m", "merge", "d", 0, run[0].table, tuple((layer.first, layer.last) for layer in run))
 
 
-async def merge(layers: tuple[Layer, ...], run: list[Layer], shelf: Shelf, cutoff: int | None = None) -> tuple[Layer, ...]:
+async def merge(
+    layers: tuple[Layer, ...], run: list[Layer], shelf: Shelf, cutoff: int | None = None
+) -> tuple[Layer, ...]:
     """What the compactor and the runner do with one planned merge."""
     pending, manifest = pending_for(run), with_layers(layers)
     assert can_adopt(manifest, pending)
@@ -103,7 +105,8 @@ def test_five_thousand_histories_of_puts_deletes_and_merges_show_the_newest_rows
     async def main() -> None:
         merges = 0
         for seed in range(5_000):
-            chance, shelf, model = random.Random(seed), Shelf(), {}
+            chance, shelf = random.Random(seed), Shelf()
+            model: Model = {}
             layers: tuple[Layer, ...] = ()
             for at in range(1, chance.randint(4, 9)):
                 layers = await add_delta(layers, shelf, shelf, chance, at, model)
@@ -121,7 +124,8 @@ def test_five_thousand_histories_of_puts_deletes_and_merges_show_the_newest_rows
 def test_histories_in_real_files_show_the_newest_rows_as_a_whole_and_by_bucket() -> None:
     async def main() -> None:
         for seed in range(60):
-            chance, model = random.Random(seed), {}
+            chance = random.Random(seed)
+            model: Model = {}
             store, runtime = MemoryStore(), FakeRuntime()
             reader = LayerReader(store)
             layers: tuple[Layer, ...] = ()
@@ -147,7 +151,9 @@ def test_each_row_is_written_once_a_level_and_layers_stay_few(fan_in: int) -> No
         layers: tuple[Layer, ...] = ()
         deltas, most = 200, 0
         for at in range(1, deltas + 1):
-            files = await shelf.files(NAMES, to_arrow(NAMES, [("p", {("p", str(at)): (at, Name("p", str(at), "i"))})]), "d")
+            files = await shelf.files(
+                NAMES, to_arrow(NAMES, [("p", {("p", str(at)): (at, Name("p", str(at), "i"))})]), "d"
+            )
             layers = (*layers, Layer("names", 0, str(at - 1), str(at), files))
             while runs := plan_merges(with_layers(layers), fan_in):
                 layers = await merge(layers, runs[0], shelf)

@@ -91,7 +91,7 @@ def test_rows_are_found_by_key_and_group() -> None:
         assert await snapshot.get(NOTES, "z", "z") is None
         assert [row.note for row in await snapshot.rows(NOTES, "b")] == ["b"]
         assert snapshot.table("notes") is NOTES
-        with pytest.raises(NotFound, match="has no table 'nope'; it has .*notes"):
+        with pytest.raises(NotFound, match=r"has no table 'nope'; it has .*notes"):
             snapshot.table("nope")
         assert snapshot.position == int(snapshot.manifest.watermark)
 
@@ -122,7 +122,9 @@ def test_files_that_cannot_hold_a_wanted_row_are_not_read() -> None:
     async def test(world: World) -> None:
         node = await world.node(ACTIVITY)
         for number in range(6):
-            await world.publish(node, completed(f"m{number}", asset=f"a{number}", run=f"r{number}", time=START + number))
+            await world.publish(
+                node, completed(f"m{number}", asset=f"a{number}", run=f"r{number}", time=START + number)
+            )
         snapshot = await node.snapshot()
         whole = await snapshot.scan(MATERIALIZATIONS)
 

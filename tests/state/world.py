@@ -42,7 +42,7 @@ class World:
         return await examine_log(definition, self.handle(Role.READER), PLACE, self.runtime)
 
     async def objects(self, folder: str = "") -> set[str]:
-        """Every object of the incarnation, or below one of its folders, without the hints, which come when they come."""
+        """Every object of the incarnation or of one of its folders, without hints, which come when they come."""
         root = f"{ROOT}/inc-1/{folder}".rstrip("/")
         found = {info.path.removeprefix(f"{ROOT}/") async for info in self.memory.list(root)}
         return {path for path in found if not path.endswith("/hint")}

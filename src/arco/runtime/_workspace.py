@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 
 import msgspec
 
-from arco.core import Conflict, Corrupt, NotFound, Outdated, Runtime, Task, new_ulid
+from arco.core import ArcoError, Conflict, Corrupt, NotFound, Outdated, Runtime, Superseded, Task, new_ulid
 from arco.domains.catalog import CATALOG
 from arco.domains.execution import EXECUTION
 from arco.log import (
@@ -227,6 +227,7 @@ class Workspace:
             await workspace.open_log(definition)
         if compact:
             workspace.start()
+            await runtime.sleep(0)  # let the loops begin, so that who waits for a revision finds them running
         return workspace
 
     def handle(self, role: Role) -> RoleStore:
@@ -252,14 +253,22 @@ class Workspace:
 
     async def close(self) -> None:
         """Settle what is queued, publish what is folded, stop."""
+        trouble: ArcoError | None = None
         for log in self.logs.values():
             await log.gateway.close()
-            if self._tasks and log.compactor.failed is None:
-                await log.compactor.publish()
+            try:
+                if self._tasks and log.compactor.failed is None:
+                    await log.compactor.publish()
+            except Superseded:
+                pass  # this program may only read, so there is nothing of its own to publish
+            except ArcoError as error:
+                trouble = error
             await log.compactor.close()
         for task in self._tasks:
             await task
         self._tasks = []
+        if trouble is not None:
+            raise trouble
 
     async def __aenter__(self) -> "Workspace":
         return self

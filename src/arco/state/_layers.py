@@ -100,9 +100,7 @@ class LayerReader:
         data = newest(table, data)
         return data if dead else data.filter(pa.compute.invert(data.column("_deleted")))
 
-    async def _row_groups(
-        self, table: Table, file: File, promised: tuple[int, str], buckets: set[int]
-    ) -> pa.Table:
+    async def _row_groups(self, table: Table, file: File, promised: tuple[int, str], buckets: set[int]) -> pa.Table:
         meta, footer, start = await self._footer(file, *promised)
         column = meta.schema.names.index("_bucket")
         ranges: list[list[int]] = []

@@ -269,12 +269,17 @@ class ReplicaDraft:
         await self._fold_staged()
         await self.load(table, (bucket_of(group),))
         found = self.group(table, group).get(key)
-        return found[1] if found else None
+        return found[1] if found and self._lives(table, found[1]) else None
 
     async def rows(self, table: Table, group: str) -> list[Any]:
         await self._fold_staged()
         await self.load(table, (bucket_of(group),))
-        return [row for _, (_, row) in sorted(self.group(table, group).items()) if row is not None]
+        return [row for _, (_, row) in sorted(self.group(table, group).items()) if self._lives(table, row)]
+
+    def _lives(self, table: Table, row: Any) -> bool:
+        """What retention took does not exist for a decider either, whether a merge has dropped it yet or not."""
+        steps = self._retention.get(table.name)
+        return row is not None and (not steps or table.time_of is None or table.time_of(row) >= steps[-1][1])
 
 
 def _events(segments: Sequence[tuple[Segment, Link]], through: int | None) -> Iterable[tuple[int, int, Event]]:

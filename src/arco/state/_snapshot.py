@@ -89,8 +89,8 @@ class Snapshot:
     def _pruned(self, table: Table, between: Mapping[str, tuple[Any, Any]]) -> Replica:
         """A replica that does not even know the files that cannot hold a wanted row.
 
-        A file of images may also hide an older row that is wanted: a tombstone has no values, and a key that was dropped
-        may be used again. So it goes only if no older file that stays shares a bucket with it.
+        A file of images may also hide an older row that is wanted: a tombstone has no values, and a key that was
+        dropped may be used again. So it goes only if no older file that stays shares a bucket with it.
         """
         hidden = 0
 

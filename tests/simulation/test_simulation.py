@@ -1,0 +1,60 @@
+"""The simulation as part of `make test`: some seeds, every scenario, every mutant, the crash sweep."""
+
+import pytest
+
+from tests.simulation.linear import NameOp, is_linearizable
+from tests.simulation.mutants import MUTANTS, Mutant, try_mutant
+from tests.simulation.runner import run_many
+from tests.simulation.scenarios import SCENARIOS, run_scenario
+from tests.simulation.sweep import WORKS, Work, sweep
+
+
+def test_seeds_run_without_violation_and_alike_in_two_processes() -> None:
+    outcome = None
+    for _, found in run_many(1001, 20, jobs=2):
+        outcome = found
+    assert outcome is not None
+    assert outcome.seeds == 20
+    assert outcome.violations == []
+    assert outcome.faults > 100
+
+
+@pytest.mark.parametrize("name", sorted(SCENARIOS))
+def test_scenario(name: str) -> None:
+    for seed in (1, 2):
+        checker, text, _ = run_scenario(SCENARIOS[name], seed)
+        assert not checker, text
+
+
+@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
+def test_mutant_is_caught(mutant: Mutant) -> None:
+    seeds, _, _ = try_mutant(mutant)
+    assert seeds, f"{mutant.name} survived: {mutant.mistake}"
+
+
+@pytest.mark.parametrize("work", WORKS, ids=lambda work: work.name)
+def test_a_crash_at_every_storage_operation_is_recovered(work: Work) -> None:
+    swept = sweep(work)
+    assert swept.failures == []
+    assert swept.recovered == swept.points == 2 * swept.operations > 0
+
+
+def test_overlapping_creates_are_linearizable_if_one_is_refused() -> None:
+    ops = [NameOp.create(1, 4, done=True), NameOp.create(2, 3, done=False), NameOp.read(5, 6, found=True)]
+    assert is_linearizable(ops)
+
+
+def test_two_granted_creates_of_one_name_are_not_linearizable() -> None:
+    assert not is_linearizable([NameOp.create(1, 4, done=True), NameOp.create(2, 3, done=True)])
+
+
+def test_an_unknown_create_explains_what_is_read_later_and_may_never_happen() -> None:
+    unknown = NameOp.create(1, None, done=True)
+    assert is_linearizable([unknown, NameOp.read(5, 6, found=False), NameOp.read(7, 8, found=True)])
+    assert is_linearizable([unknown, NameOp.read(5, 6, found=False)])
+    assert not is_linearizable([unknown, NameOp.read(5, 6, found=True), NameOp.read(7, 8, found=False)])
+
+
+def test_a_read_that_goes_back_is_not_linearizable() -> None:
+    ops = [NameOp.create(1, 2, done=True), NameOp.read(3, 4, found=False)]
+    assert not is_linearizable(ops)
