@@ -73,6 +73,12 @@ def test_a_failure_of_an_earlier_attempt_that_arrives_after_the_task_finished_is
     assert folded(done, failed(run="r1", task="t2")).status == "failed"
 
 
+def test_a_failure_from_before_the_last_success_is_late_whatever_run_it_was() -> None:
+    done = completed("m1", run="r2", time=START + 5)
+    assert folded(done, failed(run="r1", time=START + 4)) == folded(done)
+    assert folded(done, failed(run="r3", time=START + 6)).status == "failed"
+
+
 def test_partitions_are_apart() -> None:
     events = [completed("m1"), completed("m2", partition="p2", rows=9), failed(partition="p2", run="r9")]
     assert folded(*events).status == "complete"

@@ -102,6 +102,8 @@ class OpenLog:
         self.layout = Layout(self.place)
         self._reading = reader_head
         self._read_head = head
+        self._newest: Snapshot | None = None  # readers of one revision share what was loaded of it
+        self._max_rows = workspace.cadence.max_rows
         self._store = store(Role.READER)
         owning, compacting = store(Role.OWNER), store(Role.COMPACTOR)
         self.replica = Replica(definition, LayerReader(self._store), base_for(definition, head.manifest))
@@ -162,8 +164,12 @@ class OpenLog:
             return await snapshot_at_position(
                 self.definition, self._store, self.place, self._reading, log, head, position
             )
-        manifest = head if revision is None else await self._reading.at_revision(head, revision)
-        return snapshot_at_revision(self.definition, self._store, manifest)
+        if revision is not None and revision != head.number:
+            manifest = await self._reading.at_revision(head, revision)
+            return snapshot_at_revision(self.definition, self._store, manifest)
+        if self._newest is None or self._newest.manifest.id != head.id or self._newest.rows_held() > self._max_rows:
+            self._newest = snapshot_at_revision(self.definition, self._store, head)
+        return self._newest
 
 
 class Workspace:

@@ -21,7 +21,6 @@ from arco.core import (
     HOUR,
     ArcoError,
     Future,
-    LostObject,
     Mutex,
     Runtime,
     Stale,
@@ -43,7 +42,7 @@ from arco.state._merge import adopt, can_adopt, inputs_of, plan_merges
 from arco.state._replica import Replica
 from arco.state._revisions import Head, Revisions, check_versions, empty_manifest
 from arco.state._runner import MergeJob, RefoldJob, Runner, carry_over
-from arco.storage import Lost, ObjectMissing, Store, Tail, Won
+from arco.storage import Lost, ObjectExists, ObjectMissing, Store, Tail, Won
 
 __all__ = ["Cadence", "Compactor", "base_for"]
 
@@ -196,6 +195,7 @@ class Compactor:
         follower = Follower(self._follower.place, self._follower.sequence, shadow, self._runtime)
         async with self._mutex:
             while True:
+                self._check_head()
                 await follower.catch_up()
                 if all(known.id != rebuild_id for known in self.head.manifest.pending):
                     raise Superseded("another compactor took over during the rebuild; start it again")
@@ -427,12 +427,11 @@ class Compactor:
                 directory=f"{pending.directory}/{new_ulid(self._runtime, self._runtime)}",
             )
         )
-        writer = FileWriter(self._store, self._layout, pending.directory, self._runtime)
-        await writer.put(path, msgspec.json.encode(files))
         try:
+            await self._store.put(path, msgspec.json.encode(files), only_if_absent=True)
+            return files
+        except ObjectExists:
             return msgspec.json.decode(await self._store.get(path), type=tuple[File, ...])
-        except ObjectMissing:
-            raise LostObject(f"{path} is missing right after it was written; run `arco doctor`", path=path) from None
 
     # Waiting
 

@@ -109,6 +109,10 @@ class Snapshot:
             layers.append(Layer(layer.table, layer.level, layer.first, layer.last, files))
         return self._replica.with_layers(tuple(layers))
 
+    def rows_held(self) -> int:
+        """How many rows reading it has brought into memory."""
+        return self._replica.loaded_rows()
+
     def summary(self) -> list[TableSummary]:
         found = []
         for name, table in sorted(self.definition.tables.items()):

@@ -90,8 +90,8 @@ def _fold_version(group: Group, item: Input, event: MaterializationCompleted) ->
 def _fold_failure(group: Group, item: Input, event: MaterializationFailed) -> None:
     before: Partition | None = group.get(PARTITIONS, event.partition_id)
     row = before or _first(item, event)
-    if row.last_task_id == event.task_id and row.last_run_id == event.run_id and row.status != "failed" and before:
-        return  # the task has succeeded since: this failure is an earlier attempt's, arriving late
+    if before is not None and _is_late(before, event):
+        return
     group.put(
         PARTITIONS,
         msgspec.structs.replace(
@@ -104,6 +104,12 @@ def _fold_failure(group: Group, item: Input, event: MaterializationFailed) -> No
             updated_at=item.received,
         ),
     )
+
+
+def _is_late(row: Partition, event: MaterializationFailed) -> bool:
+    """A failure of an earlier attempt that arrives after its task finished, or after the partition succeeded."""
+    finished = (row.last_run_id, row.last_task_id) == (event.run_id, event.task_id) and row.status != "failed"
+    return finished or (row.last_success_at is not None and event.failed_at < row.last_success_at)
 
 
 def _first(item: Input, event: MaterializationCompleted | MaterializationFailed) -> Partition:
