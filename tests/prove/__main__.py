@@ -34,6 +34,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.prove", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="the short form that CI runs")
     parser.add_argument("--only", choices=SECTIONS, action="append", help="run only this; may be repeated")
+    parser.add_argument("--seconds", type=float, help="how long to kill processes: 300, or 25 with --quick")
     parser.add_argument("--keep", action="store_true", help="keep the folders of the proofs below .work")
     options = parser.parse_args()
     chosen, report = options.only or SECTIONS, Report()
@@ -42,7 +43,7 @@ def main() -> int:
     folder = Path(tempfile.mkdtemp(prefix="prove-", dir=above)).resolve()
     try:
         if "kill" in chosen:
-            seconds = 25.0 if options.quick else 300.0
+            seconds = options.seconds or (25.0 if options.quick else 300.0)
             with report.section(f"kill test: 7 processes on local disk for {seconds:.0f} s"):
                 prove_kills(_below(folder, "kill"), seconds, report)
         if "simulation" in chosen:

@@ -110,8 +110,8 @@ class Writer:
     async def _record_with_key(self, workspace: Workspace) -> None:
         """The same request twice, as by a client that missed the answer: one operation, one place in the log."""
         new, key = [materialization(self._runtime)], new_ulid(self._runtime, self._runtime)
-        await self._submit(workspace, new, key=key)
-        await self._submit(workspace, new, key=key, again=True)
+        if await self._submit(workspace, new, key=key):
+            await self._submit(workspace, new, key=key, again=True)
 
     async def _repeat(self, workspace: Workspace) -> None:
         """A fact that is in the log, told once more under another operation: in the log twice, in the state once."""
@@ -121,16 +121,18 @@ class Writer:
 
     async def _submit(
         self, workspace: Workspace, new: list[tuple[str, NewEvent]], *, key: str = "", again: bool = False
-    ) -> None:
+    ) -> bool:
+        """Whether the events are durable now."""
         ids = tuple(identity for identity, _ in new)
         try:
             receipt = await workspace.record("activity", [event for _, event in new], actor=self._name, key=key)
         except (Unavailable, Superseded) as error:
             self._not_told(error, ids, again)
-        else:
-            kind: Literal["recorded", "repeated"] = "repeated" if again else "recorded"
-            self._acks.write(Ack(kind, int(receipt.first), int(receipt.last), ids))
-            self._known = new
+            return False
+        kind: Literal["recorded", "repeated"] = "repeated" if again else "recorded"
+        self._acks.write(Ack(kind, int(receipt.first), int(receipt.last), ids))
+        self._known = new
+        return True
 
     def _not_told(self, error: ArcoError, ids: tuple[str, ...], again: bool = False) -> None:
         """Only `OutcomeUnknown` leaves it open whether something was written; what was there before stays there."""

@@ -4,10 +4,13 @@ scheduler   virtual time, processes, coroutines driven by `send`; everything ran
 store       an object store whose every operation may fail, vanish, come late, or kill its caller
 network     forwarding between processes, with loss, delay, duplicates
 claims      a small decided domain that stands for attempts
-world       processes, clients, readers, compactors, collectors and chaos on one workspace
-probe       what is counted: faults, recovery paths, answers of sequences
-checkers    what must hold during and after a run; `linear` decides whether a history of names is linearizable
-scenarios   scripted worlds for what chance rarely reaches
+node        one process with the workspace open; `clients` are those who ask and read, `world` lets chance rule:
+            processes, clients, readers, compactors, collectors and chaos on one workspace
+observe     what the engine does inside, seen through thin wrappers; `probe` counts faults and recovery paths
+checkers    what must hold during and after a run; `linear` decides whether a history of names is linearizable, and
+            `oracle` computes from the events what tables must hold
+look        the disk without faults, for checkers
+stage       a cluster for scripts; `scenarios` are the scripts, for what chance rarely reaches
 mutants     known mistakes that must be caught
 sweep       a crash at every storage operation of every kind of work
 """

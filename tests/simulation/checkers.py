@@ -1,11 +1,7 @@
-"""What must hold, each as a named checker. Some watch while a run goes on, the others look at what is left in the end.
-
-They read the disk directly: no fault, no delay, no code of the engine between them and the objects but its codecs.
-"""
+"""What must hold, each as a named checker. Some watch while a run goes on, others look at what is left in the end."""
 
 import hashlib
-from collections.abc import AsyncIterator, Coroutine
-from typing import Any, TypeVar
+from typing import Any
 
 from arco.log import Link, Segment, check_link, decode_segment, link_of
 from arco.state import (
@@ -20,92 +16,22 @@ from arco.state import (
     empty_manifest,
     retained,
 )
-from arco.storage import ObjectInfo
 from tests.simulation.clients import Ask, History
 from tests.simulation.linear import NameOp, is_linearizable
+from tests.simulation.look import DirectStore, drive, floor_of, numbers_of, true_head
 from tests.simulation.node import DEFINITIONS, SCOPE, Cluster
 from tests.simulation.observe import Sight
 from tests.simulation.oracle import LogEvent, events_of, expected, observed
 from tests.simulation.scheduler import Violation
 from tests.simulation.store import SimDisk
 
-__all__ = ["LogView", "check_deletion", "check_everything", "drive", "true_head"]
-
-T = TypeVar("T")
-
-
-def drive(coroutine: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine that never waits."""
-    try:
-        coroutine.send(None)
-    except StopIteration as stop:
-        result: T = stop.value
-        return result
-    raise AssertionError("a checker must not wait")
-
-
-class DirectStore:
-    """The objects of the workspace, without a way to go wrong."""
-
-    def __init__(self, disk: SimDisk) -> None:
-        self._disk = disk
-
-    async def get(self, path: str) -> bytes:
-        return self._disk.get(f"{SCOPE.root}/{path}")
-
-    async def get_range(self, path: str, offset: int, length: int) -> bytes:
-        return self._disk.get_range(f"{SCOPE.root}/{path}", offset, length)
-
-    async def put(self, path: str, data: bytes, *, only_if_absent: bool) -> None:
-        raise AssertionError("a checker writes nothing")
-
-    async def head(self, path: str) -> ObjectInfo:
-        return self._disk.head(f"{SCOPE.root}/{path}")
-
-    async def delete(self, path: str) -> None:
-        raise AssertionError("a checker deletes nothing")
-
-    async def list(self, prefix: str) -> AsyncIterator[ObjectInfo]:
-        for info in self._disk.list(f"{SCOPE.root}/{prefix}"):
-            yield info
-
-    async def sign(self, path: str, *, expires_in: int) -> str:
-        raise AssertionError("a checker signs nothing")
-
-    async def persist(self, path: str) -> None: ...
-
-    async def close(self) -> None: ...
-
-
-def _numbers(cluster: Cluster, prefix: str) -> dict[int, str]:
-    """Number to path of the objects of a sequence."""
-    root = f"{SCOPE.root}/{prefix}/"
-    found = {}
-    for path in cluster.disk.objects:
-        if path.startswith(root) and "/floor/" not in path and not path.endswith("/hint"):
-            found[int(path.rsplit("/", 1)[1])] = path
-    return found
-
-
-def _floor(cluster: Cluster, prefix: str) -> int:
-    root = f"{SCOPE.root}/{prefix}/floor/"
-    floors = [int(data.split(b" ")[0]) for path, (data, _) in cluster.disk.objects.items() if path.startswith(root)]
-    return max(floors, default=0)
-
-
-def true_head(cluster: Cluster, log: str) -> Manifest:
-    place = cluster.place(log)
-    numbers = _numbers(cluster, Layout(place).manifests)
-    if not numbers:
-        return empty_manifest(place)
-    path = numbers[max(numbers)]
-    return decode_manifest(cluster.disk.objects[path][0], path)
+__all__ = ["LogView", "check_deletion", "check_everything"]
 
 
 def _reachable(cluster: Cluster, log: str, head: Manifest) -> tuple[set[str], set[str]]:
     """Files and directories that the head, its history and its pending work need."""
     disk, prefix = cluster.disk, Layout(cluster.place(log)).manifests
-    numbers = _numbers(cluster, prefix)
+    numbers = numbers_of(cluster, prefix)
     files: set[str] = set()
     for manifest in [head, *[_retained(disk, numbers, entry.revision, entry.sha256) for entry in head.history]]:
         files |= {file.path for layer in manifest.layers for file in layer.files}
@@ -133,7 +59,7 @@ def check_deletion(cluster: Cluster, path: str) -> None:
     if area == "manifests":
         number = int(path.rsplit("/", 1)[1])
         kept = {head.number, *(entry.revision for entry in head.history)}
-        if number in kept or number > _floor(cluster, Layout(cluster.place(log)).manifests):
+        if number in kept or number > floor_of(cluster, Layout(cluster.place(log)).manifests):
             raise Violation("collection never removes the reachable", f"{relative} was deleted, the head keeps it")
         return
     files, directories = _reachable(cluster, log, head)
@@ -162,7 +88,7 @@ class LogView:
         return self.manifests[-1] if self.manifests else empty_manifest(self.place)
 
     def _read(self) -> tuple[list[Segment], list[Link]]:
-        numbers = _numbers(self.cluster, self.layout.ledger)
+        numbers = numbers_of(self.cluster, self.layout.ledger)
         if sorted(numbers) != list(range(1, len(numbers) + 1)):
             raise Violation("numbers are dense", f"the log {self.name} has the segments {sorted(numbers)}")
         segments, links, link = [], [], empty_manifest(self.place).link
@@ -227,7 +153,7 @@ def check_sequences(view: LogView, sight: Sight) -> None:
     for path, data in sight.wins.items():
         if f"/ledger/{view.name}/" in path and disk.objects.get(path, (b"", 0))[0] != data:
             raise Violation("no number is won twice", f"{path} does not hold what its winner wrote")
-    floor = _floor(view.cluster, view.layout.manifests)
+    floor = floor_of(view.cluster, view.layout.manifests)
     for path, contents in disk.created.items():
         relative, number = path.removeprefix(f"{SCOPE.root}/"), path.rsplit("/", 1)[1]
         if len(set(contents)) == 1 or not relative.startswith((view.layout.ledger, view.layout.manifests)):
@@ -437,7 +363,7 @@ def _compare_memory(node: str, live: Replica, anew: Replica, table: str) -> None
 
 def check_retained(view: LogView) -> None:
     """Every retained revision is there, with all its files, unaltered."""
-    numbers = _numbers(view.cluster, view.layout.manifests)
+    numbers = numbers_of(view.cluster, view.layout.manifests)
     disk = view.cluster.disk
     manifests = [_retained(disk, numbers, entry.revision, entry.sha256) for entry in view.head.history]
     reader = LayerReader(view.store)

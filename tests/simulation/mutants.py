@@ -24,7 +24,8 @@ from arco.state import Collector, Kind, LayerReader, Manifest, Table, _compactor
 from arco.state._codec import sort_rows
 from arco.state._manifest import Layer, Pending
 from arco.storage import Lost, ObjectExists, ObjectInfo, Sequence, StoreFailed, Tail, Won
-from tests.simulation.scenarios import SCENARIOS, run_scenario
+from tests.simulation.scenarios import SCENARIOS
+from tests.simulation.stage import run_scenario
 from tests.simulation.world import run_seed
 
 __all__ = ["MUTANTS", "Mutant", "report_mutants", "try_mutant"]

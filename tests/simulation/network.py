@@ -1,7 +1,7 @@
 """Forwarding of commands between simulated processes, with loss, delay, duplicates and reordering.
 
-A command may arrive twice, or after its sender gave up. One whose answer has arrived does not arrive again: a transport
-that repeats on its own does so for lack of an answer.
+A command may arrive twice, or after its sender gave up. One whose answer has got through does not arrive again: a
+transport that repeats on its own does so for lack of an answer.
 """
 
 from dataclasses import dataclass, field
@@ -60,15 +60,16 @@ class SimForwarder:
         number, answer = network.sent, SimFuture()
         if fault == "message lost":
             await answer
-        heard = answer if fault != "answer lost" else SimFuture()
         if fault == "message delayed":
             latency += network.random.uniform(2.0, 90.0)
         if fault == "message duplicated":
-            late = network.random.random() < 0.5  # then no answer arrives at all
-            gap, heard = (60.0, SimFuture()) if late else (0.2, answer)
-            copy = SimFuture() if late else answer
-            self._deliver(target, number, command, latency + network.random.uniform(0.0, gap), copy)
-        self._deliver(target, number, command, latency, heard)
+            # The first answer does not get through, so it is sent again; the second one may be lost as well.
+            self._deliver(target, number, command, latency, SimFuture())
+            late = network.random.random() < 0.5
+            latency += network.random.uniform(0.0, 60.0 if late else 0.2)
+            self._deliver(target, number, command, latency, SimFuture() if late else answer)
+        else:
+            self._deliver(target, number, command, latency, SimFuture() if fault == "answer lost" else answer)
         kind, value = await answer
         await network.scheduler.sleep(network.random.uniform(0.001, 0.05))
         if kind == "error":
@@ -92,7 +93,7 @@ class SimForwarder:
             if number < network.newest_delivered:
                 network.probe.fault("message reordered")
             network.newest_delivered = max(number, network.newest_delivered)
-            if process.alive and not answer.done():
+            if process.alive:
                 network.scheduler.spawn(carry(), "forwarded command", process)
             # A dead process says nothing; whoever sent it waits until it loses patience.
 

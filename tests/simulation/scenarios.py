@@ -1,116 +1,19 @@
-"""Scripted worlds for what chance rarely reaches. Each ends with the same checkers as the random world.
-
-A scenario says what happens in which order; how the steps of several processes interleave still comes from the seed.
-"""
-
-from collections.abc import Awaitable, Callable, Coroutine
-from typing import Any
+"""Scripted worlds for what chance rarely reaches. Each ends with the same checkers as the random world."""
 
 import msgspec
 
 from arco.core import HOUR, Corrupt, LostObject, Superseded, Unavailable
-from arco.domains.catalog import CreateNamespace, DropNamespace, UpdateNamespace
 from arco.log import Hint, decode_segment
-from arco.state import Cadence, PinRevision, decode_manifest, encode_manifest
-from tests.simulation.checkers import check_deletion, check_everything, true_head
+from arco.state import PinRevision, decode_manifest, encode_manifest
 from tests.simulation.claims import Claim, Reserve
-from tests.simulation.clients import Ask, Asking, History, Reading
-from tests.simulation.node import OLD_DEFINITIONS, SCOPE, Cluster, Node
-from tests.simulation.observe import Sight, watching
-from tests.simulation.probe import Probe
-from tests.simulation.scheduler import Scheduler, SimTask, Violation
+from tests.simulation.clients import Ask
+from tests.simulation.look import true_head
+from tests.simulation.node import OLD_DEFINITIONS, SCOPE, Node
+from tests.simulation.scheduler import Violation
+from tests.simulation.stage import HOURS, Scenario, Stage
 from tests.simulation.store import Mix
 
-__all__ = ["SCENARIOS", "Scenario", "Stage", "run_scenario"]
-
-HOURS = 3600.0
-
-
-class Stage:
-    """A cluster without faults of its own, and what scripts do with it."""
-
-    def __init__(self, seed: int, sight: Sight, cadence: Cadence | None = None) -> None:
-        self.scheduler = Scheduler(seed)
-        self.sight = sight
-        cadence = cadence or Cadence(interval=1.0, fan_in=3, max_rows=2_000)
-        self.cluster = Cluster(self.scheduler, Mix(), cadence, sight.probe)
-        self.cluster.disk.on_delete = lambda path: check_deletion(self.cluster, path)
-        self.history = History()
-        self.asking = Asking(self.cluster, self.history, self.scheduler.child("clients"), patience=False)
-        self.reading = Reading(self.cluster, self.history, self.scheduler.child("readers"))
-
-    async def boot(self, name: str, **options: Any) -> Node:
-        node = await self.cluster.boot(name, **options)
-        if node is None:
-            raise Violation("progress", f"{name} does not start")
-        return node
-
-    def start(self, node: Node, coroutine: Coroutine[Any, Any, Any]) -> SimTask:
-        """Run something in the node's process; await the task for its result."""
-        task = node.spawn(coroutine, f"script in {node.name}")
-        node.process.on_crash.append(lambda: task.ended.set(None))
-        return task
-
-    async def ask(self, node: Node, log: str, kind: str, subject: str, payload: msgspec.Struct) -> Ask:
-        ask = self.asking.ask(node, log, kind, subject, payload)
-        await self.start(node, self.asking.perform(node, ask))
-        return ask
-
-    async def create(self, node: Node, name: str) -> Ask:
-        return await self.ask(node, "catalog", "create", name, CreateNamespace(self.asking._ulid(node), (name,)))
-
-    async def update(self, node: Node, name: str, text: str) -> Ask:
-        return await self.ask(node, "catalog", "update", name, UpdateNamespace((name,), text))
-
-    async def drop(self, node: Node, name: str) -> Ask:
-        return await self.ask(node, "catalog", "drop", name, DropNamespace((name,)))
-
-    async def publish(self, node: Node, log: str = "catalog") -> int:
-        """Everything that is appended, published by this node. The revision's number."""
-
-        async def work() -> int:
-            await node.log(log).follower.catch_up()
-            return (await node.log(log).compactor.publish()).number
-
-        number: int = await self.start(node, work())
-        return number
-
-    async def settle(self) -> None:
-        """Let everybody finish what is under way."""
-        await self.scheduler.sleep(20.0)
-
-
-Scenario = Callable[[Stage], Awaitable[None]]
-
-
-def run_scenario(scenario: Scenario, seed: int, cadence: Cadence | None = None) -> tuple[str, str, Probe]:
-    """The checker that was not satisfied and what it said, both empty if all were."""
-    probe = Probe()
-    with watching(probe) as sight:
-        stage = Stage(seed, sight, cadence)
-
-        async def play() -> None:
-            await stage.cluster.init()
-            await scenario(stage)
-            last = await stage.boot("last", compact=False)
-            for log in ("catalog", "activity"):
-                await stage.publish(last, log)
-            for node in stage.cluster.alive():
-                for opened in node.workspace.logs.values():
-                    if opened.compactor.failed is not None:
-                        raise Violation("progress", f"the compactor of {node.name} stopped: {opened.compactor.failed}")
-
-        try:
-            main = stage.scheduler.spawn(play(), "script")
-            stage.scheduler.run(main, max_steps=200_000, max_seconds=10 * 24 * HOURS)
-            check_everything(stage.cluster, stage.history, sight)
-        except Violation as violation:
-            return violation.checker, str(violation), probe
-        except Corrupt as error:
-            return "nothing is corrupt", str(error), probe
-        finally:
-            stage.scheduler.close()
-    return "", "", probe
+__all__ = ["SCENARIOS"]
 
 
 async def rivals(stage: Stage) -> None:
@@ -120,7 +23,7 @@ async def rivals(stage: Stage) -> None:
         asks = [stage.start(node, stage.create(node, name)) for node in (one, two)]
         for task in asks:
             await task
-        await stage.scheduler.sleep(5.0)
+        await stage.settle()
         stage.cluster.disk.objects = {
             path: found for path, found in stage.cluster.disk.objects.items() if not path.endswith("/hint")
         }
@@ -400,6 +303,21 @@ async def outdated_after_silence(stage: Stage) -> None:
     await stage.settle()
 
 
+async def invalid_after_silence(stage: Stage) -> None:
+    """The owner's clock goes ahead: it carries out what the sender, asking itself after a silence, finds too early."""
+    owner, sender = await stage.boot("owner"), await stage.boot("sender")
+    owner.process.skew += HOUR
+    await stage.start(
+        owner, stage.asking.perform(owner, stage.asking.record(owner, (stage.asking.materialization(owner),)))
+    )
+    await stage.settle()
+    stage.cluster.network.rates = {"answer lost": 1.0}
+    ask = stage.asking.record(sender, (stage.asking.materialization(owner),))
+    await stage.start(sender, stage.asking.perform(sender, ask))
+    stage.cluster.network.rates = {}
+    await stage.settle()
+
+
 async def refused_while_a_copy_is_on_its_way(stage: Stage) -> None:
     """A forwarded command is delayed, its sender asks itself and would be refused; then the state changes and the
     delayed one arrives."""
@@ -461,6 +379,7 @@ async def operator_deletes_the_tail(stage: Stage) -> None:
     owner = await stage.boot("owner", compact=False)
     await stage.create(owner, "n0")
     await stage.create(owner, "n1")
+    await stage.settle()
     disk = stage.cluster.disk
     path = next(path for path in disk.objects if "/ledger/catalog/" in path and path.endswith(f"{2:020d}"))
     stage.sight.probe.fault("lost object")
@@ -514,6 +433,7 @@ SCENARIOS: dict[str, Scenario] = {
         publish_that_failed_half_way,
         rebuild_announced_late,
         outdated_after_silence,
+        invalid_after_silence,
         refused_while_a_copy_is_on_its_way,
     )
 }

@@ -14,13 +14,14 @@ from rich.table import Table
 from arco.core import Corrupt
 from arco.domains.catalog import CreateNamespace
 from arco.state import Cadence
-from tests.simulation.checkers import check_everything, true_head
+from tests.simulation.checkers import check_everything
 from tests.simulation.clients import Ask
+from tests.simulation.look import true_head
 from tests.simulation.node import Node
 from tests.simulation.observe import watching
 from tests.simulation.probe import Probe
-from tests.simulation.scenarios import Stage
 from tests.simulation.scheduler import Violation
+from tests.simulation.stage import Stage
 
 __all__ = ["WORKS", "Swept", "Work", "report_sweep", "sweep"]
 

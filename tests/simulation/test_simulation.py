@@ -5,7 +5,8 @@ import pytest
 from tests.simulation.linear import NameOp, is_linearizable
 from tests.simulation.mutants import MUTANTS, Mutant, try_mutant
 from tests.simulation.runner import run_many
-from tests.simulation.scenarios import SCENARIOS, run_scenario
+from tests.simulation.scenarios import SCENARIOS
+from tests.simulation.stage import run_scenario
 from tests.simulation.sweep import WORKS, Work, sweep
 
 

@@ -18,13 +18,17 @@ from tests.simulation.clients import Ask, Asking, History, Reading
 from tests.simulation.node import DEFINITIONS, OLD_DEFINITIONS, Cluster, Node
 from tests.simulation.observe import Sight, watching
 from tests.simulation.probe import Probe
-from tests.simulation.scenarios import SCENARIOS, run_scenario
+from tests.simulation.scenarios import SCENARIOS
 from tests.simulation.scheduler import Scheduler, Violation
+from tests.simulation.stage import run_scenario
 from tests.simulation.store import Mix
 
 __all__ = ["Result", "World", "run_seed"]
 
 HOURS = 3600.0
+
+CONVERGENCE = 300.0
+"""Seconds within which a process must carry out a command on each log and publish everything, once faults are over."""
 MESSAGES = ("message lost", "answer lost", "message delayed", "message duplicated")
 
 
@@ -163,7 +167,8 @@ class World:
 
     def _jump(self, node: Node) -> None:
         self.sight.probe.fault("clock jump")
-        node.process.skew += int(self.random.uniform(-200e6, 200e6))
+        reach = self.random.choice((200e6, 200e6, 3 * HOURS * 1e6))
+        node.process.skew += int(self.random.uniform(-reach, reach))
 
     def _collect(self, node: Node) -> None:
         node.spawn(self._collecting(node, self.random.choice(("catalog", "activity"))), "collector")
@@ -237,8 +242,10 @@ class World:
         if fresh is None:
             raise Violation("progress", "a fresh process cannot open the workspace")
         for node in [*survivors, fresh]:
-            task = node.spawn(self._prove_alive(node), f"proof that {node.name} works")
-            await task
+            began = self.scheduler.time
+            await node.spawn(self._prove_alive(node), f"proof that {node.name} works")
+            if self.scheduler.time - began > CONVERGENCE:
+                raise Violation("progress", f"{node.name} took {self.scheduler.time - began:.0f} s to work again")
         for node in self.cluster.alive():
             for log in node.workspace.logs.values():
                 if log.compactor.failed is not None and not isinstance(log.compactor.failed, Outdated):
@@ -298,6 +305,8 @@ def _run_world(seed: int, verbose: Callable[[str], None] | None, judge: bool) ->
             return Result(seed, world.scheduler.digest(), probe, str(violation), violation.checker)
         except Corrupt as error:
             return Result(seed, world.scheduler.digest(), probe, f"corrupt: {error}", "nothing is corrupt")
+        except Exception as error:  # noqa: BLE001 - whatever reaches the world was not expected there
+            return Result(seed, world.scheduler.digest(), probe, f"unexpected: {error!r}", "errors have their place")
         finally:
             world.scheduler.close()
         return Result(seed, world.scheduler.digest(), probe, steps=world.scheduler.steps)

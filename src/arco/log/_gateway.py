@@ -13,6 +13,7 @@ import msgspec
 
 from arco.core import (
     Corrupt,
+    Invalid,
     OutcomeUnknown,
     Outdated,
     Refused,
@@ -117,7 +118,7 @@ class Gateway:
                 raise self._unknown(command, None) from None
             except OutcomeUnknown:
                 maybe_done = True
-            except (Corrupt, Refused, StoreRefused, Superseded, Unavailable) as error:
+            except (Corrupt, Invalid, Refused, StoreRefused, Superseded, Unavailable) as error:
                 if type(error) is Superseded and not self._follower.sealed:
                     continue  # somebody else owns the log now
                 # What was forwarded before may still be on its way, and find another state there than we did here.
