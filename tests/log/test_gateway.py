@@ -94,7 +94,8 @@ def test_an_owner_that_gave_up_is_replaced_and_forwards_itself() -> None:
     async def scenario() -> None:
         world = World()
         owner, other = await owned(world), world.node("other")
-        await owner.gateway.close()
+        assert owner.gateway._owner is not None
+        await owner.gateway._owner.close()
         await other.gateway.submit(world.create("second"))
         await world.runtime.sleep(0.01)
         await owner.gateway.submit(world.create("third"))
@@ -279,7 +280,19 @@ def test_an_own_append_that_does_not_settle_is_an_open_outcome() -> None:
     run(scenario())
 
 
-def test_what_was_appended_but_not_folded_is_found_in_the_next_round() -> None:
+def test_a_closed_gateway_takes_nothing() -> None:
+    async def scenario() -> None:
+        world = World()
+        owner = await owned(world)
+        await owner.gateway.close()
+        with pytest.raises(Unavailable, match="closed"):
+            await owner.gateway.submit(world.create("second"))
+        assert len(await world.events()) == 1
+
+    run(scenario())
+
+
+def test_a_keyed_fact_whose_rows_cannot_be_read_is_not_appended() -> None:
     async def scenario() -> None:
         world = World(ACTIVITY_LOG)
         first, key = world.node("first"), world.ulid()
@@ -287,8 +300,10 @@ def test_what_was_appended_but_not_folded_is_found_in_the_next_round() -> None:
         node = world.node("second", base=await first.publish())
         await first.gateway.close()
         node.store.on("get_range", error=StoreFailed("503"))
-        receipt = await node.gateway.submit(world.facts(world.materialization(), key=key))
-        assert receipt.replayed
+        facts = world.facts(world.materialization(), key=key)
+        with pytest.raises(Unavailable, match="503"):
+            await node.gateway.submit(facts)
+        assert not (await node.gateway.submit(facts)).replayed
         assert [event.key for event in await world.events()] == ["", key]
 
     run(scenario())

@@ -36,9 +36,9 @@ class Secret(msgspec.Struct, frozen=True):
 NOTES = Table("notes", Note, Kind.IMAGE, ("note",), "note", prune=("made_at",))
 SECRETS = Table("secrets", Secret, Kind.IMAGE, ("note",), "note", private=True)
 
-SET = EventType("NoteSet", NoteSet)
-DROPPED = EventType("NoteDropped", NoteDropped)
-SHOUTED = EventType("NoteShouted", NoteSet)
+SET = EventType("NoteSet", NoteSet, recordable=True)
+DROPPED = EventType("NoteDropped", NoteDropped, recordable=True)
+SHOUTED = EventType("NoteShouted", NoteSet, recordable=True)
 
 
 def _note_of(item: Input) -> tuple[str, ...]:

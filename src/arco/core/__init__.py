@@ -50,11 +50,12 @@ from arco.core._keys import (
 )
 from arco.core._names import check_catalog_name, check_name, check_tenant, check_workspace
 from arco.core._ports import Clock, Future, Mutex, Random, Runtime, Task
-from arco.core._time import DAY, HOUR, MINUTE, SECOND, format_time, parse_time
+from arco.core._time import DAY, HOUR, MAX_TIME, MINUTE, SECOND, format_time, parse_time
 
 __all__ = [
     "DAY",
     "HOUR",
+    "MAX_TIME",
     "MINUTE",
     "SECOND",
     "ArcoError",

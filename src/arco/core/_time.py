@@ -4,12 +4,15 @@ from datetime import UTC, datetime, timedelta
 
 from arco.core._errors import Invalid
 
-__all__ = ["DAY", "HOUR", "MINUTE", "SECOND", "format_time", "parse_time"]
+__all__ = ["DAY", "HOUR", "MAX_TIME", "MINUTE", "SECOND", "format_time", "parse_time"]
 
 SECOND = 1_000_000
 MINUTE = 60 * SECOND
 HOUR = 60 * MINUTE
 DAY = 24 * HOUR
+
+MAX_TIME = 253_402_300_799_999_999
+"""The last microsecond of the year 9999: what comes later no calendar can print."""
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 

@@ -8,6 +8,7 @@ from arco.log._blobs import MAX_BLOB_BYTES, Blobs
 from arco.log._event import (
     Command,
     Event,
+    Instant,
     NewEvent,
     Position,
     Receipt,
@@ -63,6 +64,7 @@ __all__ = [
     "Hint",
     "HintFile",
     "InProcessForwarder",
+    "Instant",
     "Link",
     "NewEvent",
     "Owner",

@@ -81,6 +81,10 @@ class Admission:
         admitted = []
         for event in new:
             kind, payload = self._known(event)
+            if not command.name and not kind.recordable:
+                raise Invalid(
+                    f"the event {event.type} cannot be recorded: it follows only from a command that is decided"
+                )
             full = Event(
                 id=event.id or new_ulid(self._runtime, self._runtime),
                 type=event.type,

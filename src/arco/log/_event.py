@@ -10,15 +10,16 @@
   integers above 2^53.
 """
 
-from typing import Any, NewType
+from typing import Annotated, Any, NewType
 
 import msgspec
 
-from arco.core import Invalid, fingerprint
+from arco.core import MAX_TIME, Invalid, fingerprint
 
 __all__ = [
     "Command",
     "Event",
+    "Instant",
     "NewEvent",
     "Position",
     "Receipt",
@@ -29,6 +30,9 @@ __all__ = [
 ]
 
 Position = NewType("Position", int)
+
+Instant = Annotated[int, msgspec.Meta(ge=0, le=MAX_TIME)]
+"""A time in a payload: microseconds since 1970, within what calendars can print."""
 
 INDEX_BITS = 20
 _INDEX_MASK = (1 << INDEX_BITS) - 1

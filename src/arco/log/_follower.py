@@ -21,11 +21,13 @@ BATCH_BYTES = 4 << 20
 
 
 class Follower:
-    def __init__(self, place: Place, sequence: Sequence, fold: Fold, runtime: Runtime) -> None:
+    def __init__(self, place: Place, sequence: Sequence, fold: Fold, runtime: Runtime, *, known: int = 0) -> None:
+        """`known` is a number that exists for certain, say because a manifest covers it."""
         self.place = place
         self.sequence = sequence
         self.fold = fold
         self.tail = Tail(fold.link.number, Unknown)
+        self._known = max(known, fold.link.number)
         self._mutex = Mutex(runtime)
         self.epoch = 0
         """Rises when the fold is set back: what was read from it meanwhile belongs to no single position."""
@@ -36,6 +38,11 @@ class Follower:
     def watermark(self) -> Position:
         """Everything up to this position is folded."""
         return Position(position_of(self.fold.link.number + 1, 0) - 1)
+
+    @property
+    def newer(self) -> str | None:
+        """Why this program is too old to write; None if it is not."""
+        return self._newer
 
     @property
     def sealed(self) -> bool:
@@ -91,7 +98,8 @@ class Follower:
     async def _read(self, at_least: int) -> None:
         batch: list[tuple[Segment, Link]] = []
         size = 0
-        async for found in read_log(self.sequence, self.place, self.tail, self.fold.link, at_least=at_least):
+        self._known = max(self._known, at_least, self.tail.number)
+        async for found in read_log(self.sequence, self.place, self.tail, self.fold.link, at_least=self._known):
             if isinstance(found, Tail):
                 await self._apply(batch, found)
                 return

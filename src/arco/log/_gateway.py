@@ -6,7 +6,7 @@ once it has won a number it writes the hint. That is safe with any number of wou
 and every validation first looks for the command's operation id.
 """
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Protocol
 
 import msgspec
@@ -14,6 +14,7 @@ import msgspec
 from arco.core import (
     Corrupt,
     Invalid,
+    LostObject,
     OutcomeUnknown,
     Outdated,
     Refused,
@@ -45,7 +46,11 @@ ROUNDS = 16
 
 
 class Forwarder(Protocol):
-    """Carries commands to the gateway of another process."""
+    """Carries commands to the gateway of another process.
+
+    It may lose them, delay them, or deliver one twice for lack of an answer; once an answer got through, the command
+    must not be delivered again, because a refusal is remembered by nobody.
+    """
 
     async def forward(self, address: str, log: str, command: Command) -> Receipt:
         """The other gateway's answer; `Unavailable` if it cannot be reached, `Superseded` if it is not the owner."""
@@ -84,7 +89,9 @@ class Gateway:
         may_own: bool = True,
         stream: SegmentStream | None = None,
         on_won: Callable[[Tail], None] = lambda tail: None,
+        renew: Callable[[], Awaitable[bool]] | None = None,
     ) -> None:
+        """`renew` moves the fold to a newer revision, if there is one, when files of its own are gone."""
         self.address = address
         self.log = follower.place.log
         self._follower = follower
@@ -95,6 +102,8 @@ class Gateway:
         self._may_own = may_own
         self._stream = stream
         self._on_won = on_won
+        self._renew = renew
+        self._closed = False
         self._owner: Owner | None = None
 
     async def submit(self, command: Command) -> Receipt:
@@ -104,8 +113,10 @@ class Gateway:
         tried again, `OutcomeUnknown` (with the operation id) if it may have happened.
         """
         command = self._entered(command)
-        maybe_done = False
+        maybe_done = renewed = False
         for _ in range(ROUNDS):
+            if self._closed:
+                raise Unavailable(f"the log {self.log} was closed in this process; open the workspace again")
             try:
                 if self._owner is not None and not self._owner.ended:
                     return await self._runtime.timeout(PATIENCE, self._owner.submit(command))
@@ -118,6 +129,11 @@ class Gateway:
                 raise self._unknown(command, None) from None
             except OutcomeUnknown:
                 maybe_done = True
+            except LostObject as error:
+                # Who idled stands on files that were merged and collected since: the newest revision has them all.
+                if renewed or self._renew is None or not await self._renew():
+                    raise self._unknown(command, error) if maybe_done else error from None
+                renewed = True
             except (Corrupt, Invalid, Refused, StoreRefused, Superseded, Unavailable) as error:
                 if type(error) is Superseded and not self._follower.sealed:
                     continue  # somebody else owns the log now
@@ -141,6 +157,8 @@ class Gateway:
         return await self._owner.submit(command)
 
     async def close(self) -> None:
+        """Settle what is queued; nothing is taken any more."""
+        self._closed = True
         if self._owner is not None:
             await self._owner.close()
 

@@ -39,6 +39,9 @@ __all__ = ["Owner"]
 GROUP_BYTES = MAX_SEGMENT_BYTES - (64 << 10)
 """Room for events in a segment; the rest is for its header."""
 
+MAX_QUEUE = 10_000
+"""Commands that may wait while the store does not answer."""
+
 
 @dataclass(eq=False, slots=True)
 class _Entry:
@@ -89,13 +92,17 @@ class Owner:
         Raises `Invalid` or `Refused` (nothing written), `Superseded` if this process no longer owns the log (nothing
         written), `OutcomeUnknown` if only the log knows.
         """
-        now = self._runtime.now()
+        now = max(self._runtime.now(), self._follower.fold.link.received)  # retention goes by the log's time too
         self._admission.check_command(command, now)
         recorded = await self._admission.admit(command, command.events, now) if command.events else None
         if recorded and sum(len(a.encoded) + 1 for a in recorded) > GROUP_BYTES:
             raise TooLarge(f"the {len(recorded)} events of one command do not fit into a segment; split the batch")
         if self._ended or self._closing:
             raise self._ended or Superseded("this process gives up the log; ask the next owner")
+        if len(self._queue) >= MAX_QUEUE:
+            raise Unavailable(
+                f"{MAX_QUEUE} commands wait for the log {self._follower.place.log} already; try again later"
+            )
         entry = _Entry(command, self._runtime.future(), recorded)
         self._queue.append(entry)
         self._wakeup.set(None)

@@ -25,6 +25,8 @@ class EventType:
     version: int = 1
     upcasters: Mapping[int, Upcaster] = field(default_factory=dict)
     """From version n to n + 1, for every n below `version`."""
+    recordable: bool = False
+    """May be recorded as a fact; every other event comes from a decided command."""
     time: Callable[[Any], int | None] = lambda payload: None
     """The time the fact claims to have happened, for the check against the future."""
 

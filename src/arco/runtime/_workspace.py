@@ -34,6 +34,8 @@ from arco.state import (
     Layout,
     LocalRunner,
     Manifest,
+    PinRevision,
+    ReleasePin,
     Replica,
     Revisions,
     Runner,
@@ -95,12 +97,12 @@ async def read_incarnation(base: Store, scope: Scope, runtime: Runtime) -> Incar
 class OpenLog:
     """One log of an open workspace: the fold, the door for commands, the publisher and the readers."""
 
-    def __init__(self, workspace: "Workspace", definition: Definition, head: Head, reader_head: Revisions) -> None:
+    def __init__(self, workspace: "Workspace", definition: Definition, head: Head, revisions: Revisions) -> None:
         store, runtime = workspace.handle, workspace.runtime
         self.definition = definition
-        self.place = reader_head.place
+        self.place = revisions.place
         self.layout = Layout(self.place)
-        self._reading = reader_head
+        self.revisions = revisions
         self._read_head = head
         self._newest: Snapshot | None = None  # readers of one revision share what was loaded of it
         self._max_rows = workspace.cadence.max_rows
@@ -108,7 +110,7 @@ class OpenLog:
         owning, compacting = store(Role.OWNER), store(Role.COMPACTOR)
         self.replica = Replica(definition, LayerReader(self._store), base_for(definition, head.manifest))
         ledger = Sequence(owning, self.layout.ledger, runtime, min_age=workspace.min_age)
-        self.follower = Follower(self.place, ledger, self.replica, runtime)
+        self.follower = Follower(self.place, ledger, self.replica, runtime, known=head.manifest.link.number)
         if head.manifest.seal:
             self.follower.seal()
         try:
@@ -126,6 +128,7 @@ class OpenLog:
             may_own=workspace.may_own,
             stream=self.stream,
             on_won=lambda tail: self.compactor.notify(),
+            renew=lambda: self.compactor.renew(),
         )
         self.compactor = Compactor(
             definition,
@@ -153,19 +156,21 @@ class OpenLog:
         A strong read asks the store once whether something is newer; another one takes the newest revision this process
         knows, at no request; its `position` says how far that goes. `min_position` waits until a revision covers it.
         """
+        if self.compactor.head.manifest.number > self._read_head.manifest.number:
+            self._read_head = self.compactor.head
         if strong or int(self._read_head.manifest.watermark) < min_position:
-            self._read_head = await self._reading.refresh(self._read_head)
+            self._read_head = await self.revisions.refresh(self._read_head)
         if int(self._read_head.manifest.watermark) < min_position:
             await self.compactor.wait_for(min_position)
-            self._read_head = await self._reading.refresh(self._read_head)
+            self._read_head = await self.revisions.refresh(self._read_head)
         head = self._read_head.manifest
         if position is not None:
             log = self.follower.sequence
             return await snapshot_at_position(
-                self.definition, self._store, self.place, self._reading, log, head, position
+                self.definition, self._store, self.place, self.revisions, log, head, position
             )
         if revision is not None and revision != head.number:
-            manifest = await self._reading.at_revision(head, revision)
+            manifest = await self.revisions.at_revision(head, revision)
             return snapshot_at_revision(self.definition, self._store, manifest)
         if self._newest is None or self._newest.manifest.id != head.id or self._newest.rows_held() > self._max_rows:
             self._newest = snapshot_at_revision(self.definition, self._store, head)
@@ -300,6 +305,22 @@ class Workspace:
             key=key,
         )
         return await self.logs[log].gateway.submit(command)
+
+    async def pin(self, log: str, pin: PinRevision, *, actor: str) -> Receipt:
+        """Keep a revision until the pin expires; `NotFound` if it is not retained, and then nothing is pinned.
+
+        A revision may be thinned while its pin is on the way, so the first manifest that has the pin is asked.
+        """
+        opened = self.logs[log]
+        receipt = await self.decide(log, pin, actor=actor)
+        head = await self.published(log, receipt.position)
+        kept = {head.number, *(entry.revision for entry in await opened.revisions.history(head))}
+        if pin.revision not in kept:
+            await self.decide(log, ReleasePin(pin.pin_id), actor=actor)
+            raise NotFound(
+                f"revision {pin.revision} of {log} is not retained; `arco state history` lists those that are"
+            )
+        return receipt
 
     async def published(self, log: str, position: int) -> Manifest:
         """Wait until a revision covers a position."""

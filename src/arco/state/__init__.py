@@ -18,7 +18,16 @@ from arco.state._replica import Replica
 from arco.state._revisions import Head, Revisions, check_versions, empty_manifest
 from arco.state._runner import LocalRunner, MergeJob, RefoldJob, Runner
 from arco.state._snapshot import Snapshot, TableSummary, snapshot_at_position, snapshot_at_revision
-from arco.state._system import OPERATIONS, PINS, REJECTIONS, REQUESTS, AdvanceRetention, PinRevision, ReleasePin
+from arco.state._system import (
+    OPERATIONS,
+    PINS,
+    REJECTIONS,
+    REQUESTS,
+    RETENTION,
+    AdvanceRetention,
+    PinRevision,
+    ReleasePin,
+)
 from arco.state._table import BUCKETS, Key, Kind, Table, Time, bucket_of
 from arco.state._verify import Comparison, verify_revision
 
@@ -28,6 +37,7 @@ __all__ = [
     "PINS",
     "REJECTIONS",
     "REQUESTS",
+    "RETENTION",
     "AdvanceRetention",
     "Cadence",
     "Chain",

@@ -54,11 +54,14 @@ class Collector:
         """Delete the unreachable. Any object that cannot be read stops it before anything is deleted."""
         head = (await self._revisions.head()).manifest
         entries = await self._revisions.history(head)
-        manifests = [head, *[await self._revisions.read(entry) for entry in entries]]
-        files, kept = await self._unreachable(head, manifests)
+        reachable = _paths(head)
+        for entry in entries:
+            reachable |= _paths(await self._revisions.read(entry))
+        files, kept = await self._unreachable(head, reachable)
         old = await self._old_manifests(head, {entry.revision for entry in entries})
         floor = await self._revisions.sequence.floor()
-        done = Collection(self._place.log, dry_run, files, old, kept, len(manifests), floor)
+        revisions = len(entries) + (head.number > 0)
+        done = Collection(self._place.log, dry_run, files, old, kept, revisions, floor)
         if dry_run:
             return done
         if old:
@@ -67,11 +70,9 @@ class Collector:
         for index, info in enumerate((*old, *files), 1):
             await self._store.delete(info.path)
             progress(index, len(old) + len(files))
-        return Collection(self._place.log, dry_run, files, old, kept, len(manifests), floor)
+        return Collection(self._place.log, dry_run, files, old, kept, revisions, floor)
 
-    async def _unreachable(self, head: Manifest, manifests: list[Manifest]) -> tuple[list[ObjectInfo], int]:
-        reachable = {file.path for manifest in manifests for layer in manifest.layers for file in layer.files}
-        reachable |= {manifest.older.path for manifest in manifests if manifest.older}
+    async def _unreachable(self, head: Manifest, reachable: set[str]) -> tuple[list[ObjectInfo], int]:
         pending = {known.directory for known in head.pending}
         garbage, kept = [], 0
         for root in (self._layout.state, self._layout.private):
@@ -99,6 +100,12 @@ class Collector:
             and _number(info.path) not in retained
             and now - info.modified >= self._min_age
         ]
+
+
+def _paths(manifest: Manifest) -> set[str]:
+    """Every object a revision names."""
+    paths = {file.path for layer in manifest.layers for file in layer.files}
+    return paths | {manifest.older.path} if manifest.older else paths
 
 
 def _base(directory: str) -> int | None:

@@ -21,7 +21,9 @@ from arco.core import (
     HOUR,
     ArcoError,
     Future,
+    LostObject,
     Mutex,
+    Outdated,
     Runtime,
     Stale,
     StoreRefused,
@@ -51,6 +53,8 @@ INLINE_HISTORY = 256
 
 PROBE_SECONDS = 3600.0
 RETRY_SECONDS = 1.0
+PATIENCE = 30.0
+"""Seconds a caller waits for a revision that covers its position."""
 
 
 @dataclass(frozen=True)
@@ -129,6 +133,7 @@ class Compactor:
         self._put_seconds = 0.0
         self._merges: dict[str, Task] = {}
         self._results: dict[str, tuple[File, ...]] = {}
+        self._damaged: set[str] = set()  # merges whose inputs cannot be read: not tried again by this process
 
     # What others call
 
@@ -151,7 +156,14 @@ class Compactor:
         self._waiters.append((position, waiter))
         self._urgent.set(None)
         self.notify()
-        return await waiter
+
+        async def wait() -> Manifest:
+            return await waiter
+
+        try:
+            return await self._runtime.timeout(PATIENCE, wait())
+        except TimeoutError:
+            raise Unavailable(f"position {position} was not published within {PATIENCE:.0f} s; try again") from None
 
     async def publish(self) -> Manifest:
         """Publish whatever is folded; the head itself if there is nothing new."""
@@ -167,6 +179,7 @@ class Compactor:
     async def compact(self) -> Manifest:
         """Catch up, publish, and finish every merge that is due."""
         self.trouble = None
+        self._damaged.clear()
         await self._follower.catch_up()
         await self.publish()
         while self._merges:
@@ -183,13 +196,7 @@ class Compactor:
         # Not by catching up: that may need the very files a rebuild replaces because they are damaged.
         tail = await self._follower.sequence.tail(self._follower.tail.number)
         async with self._mutex:
-            while True:
-                await self._stand_on_head()
-                # The directory names the very revision it builds on: a collector that knows only the next one keeps it.
-                directory = self._layout.attempt(self.head.manifest.number, rebuild_id)
-                pending = Pending(rebuild_id, "rebuild", directory, self._runtime.now())
-                if await self._publish_on_head(self._replica, add=(pending,)):
-                    break
+            directory = await self._register(rebuild_id)
         base = await self._runner.refold(RefoldJob(self._definition, tail.number, directory, progress))
         shadow = Replica(self._definition, LayerReader(self._store), base)
         follower = Follower(self._follower.place, self._follower.sequence, shadow, self._runtime)
@@ -210,6 +217,7 @@ class Compactor:
         next_publish = 0.0
         self._running = True
         try:
+            await self._replace_older_folds()
             while not self._closing:
                 told = await self._wait(self._wakeup, PROBE_SECONDS)
                 if not self._waiters:
@@ -223,6 +231,10 @@ class Compactor:
                         await self._follower.catch_up(at_least=self._told)
                     await self.publish()
                     self._give_up(asked)
+                except LostObject:
+                    if not await self.renew():
+                        raise
+                    self.notify()
                 except (Unavailable, StoreRefused) as error:
                     self._fail_waiters(error)
                     await self._wait(self._urgent, RETRY_SECONDS)
@@ -230,9 +242,34 @@ class Compactor:
                 next_publish = self._runtime.boottime() + max(self._cadence.interval, 4 * self._put_seconds)
         except ArcoError as error:
             self._failed = error
-            self._fail_waiters(error)
+        except BaseException as error:
+            self._failed = Unavailable(f"the compactor of {self._layout.place.log} stopped: {error!r}; reopen it")
+            raise
         finally:
             self._running = False
+            self._fail_waiters(self._failed or Stale(f"the compactor of {self._layout.place.log} was closed"))
+
+    async def _replace_older_folds(self) -> None:
+        """If older folds made the head, rebuild it; should that not work out now, the next publish tries again."""
+        if base_for(self._definition, self.head.manifest).id == self.head.manifest.id:
+            return
+        try:
+            await self.rebuild()
+        except Outdated:
+            raise
+        except (Superseded, StoreRefused, Unavailable):
+            self.notify()
+
+    async def renew(self) -> bool:
+        """Stand on the newest revision, if another process has published one. True if it has."""
+        async with self._mutex:
+            before = self.head.manifest.id
+            self.head = await self._revisions.refresh(self.head)
+            if self.head.manifest.id == before:
+                return False
+            base = base_for(self._definition, self.head.manifest)
+            await self._follower.restart(lambda: self._replica.reset(base))
+            return True
 
     async def close(self) -> None:
         """Stop the loop; merges that are under way are left for the next compactor."""
@@ -251,10 +288,34 @@ class Compactor:
     def _check_head(self) -> None:
         """Raise `Outdated` or `Superseded` if this program may only read."""
         check_versions(self.head.manifest, self._definition.versions)
+        if self._follower.newer:
+            raise Outdated(f"{self._follower.newer}; upgrade arco: this program publishes nothing any more")
         if self.head.manifest.seal:
             raise Superseded(f"the state of {self.head.manifest.log} is sealed: the workspace was restored; reopen it")
 
-    async def _publish_on_head(self, replica: Replica, *, add: tuple[Pending, ...] = (), drop: str = "") -> bool:
+    async def _register(self, rebuild_id: str) -> str:
+        """Announce a rebuild in a manifest that is otherwise the head's, and return its directory."""
+        while True:
+            self._check_head()
+            head = self.head.manifest
+            # The directory names the very revision it builds on: a collector that knows only the next one keeps it.
+            directory = self._layout.attempt(head.number, rebuild_id)
+            pending = Pending(rebuild_id, "rebuild", directory, self._runtime.now())
+            attempt = new_ulid(self._runtime, self._runtime)
+            writer = FileWriter(self._store, self._layout, self._layout.attempt(head.number, attempt), self._runtime)
+            manifest = msgspec.structs.replace(
+                head,
+                number=head.number + 1,
+                id=attempt,
+                previous=self.head.sha256,
+                publisher=self._name,
+                published_at=max(self._runtime.now(), head.published_at + 1),
+                pending=(*head.pending, pending),
+            )
+            if await self._create(await self._with_history(manifest, writer), None):
+                return directory
+
+    async def _publish_on_head(self, replica: Replica, *, drop: str = "") -> bool:
         """Create the next manifest from a replica. False if another one is there first; the head has moved then."""
         head = self.head.manifest
         swap = replica.base.id != head.id
@@ -263,9 +324,10 @@ class Compactor:
         manifest = carry_over(replica, base.layers)
         layers, pending = self._adopt(manifest.layers, () if swap else head.pending, drop)
         unchanged = manifest.watermark == head.watermark and layers == head.layers and pending == head.pending
-        if unchanged and not swap and not writes and not add:
+        if unchanged and not swap and not writes:
             return True
         attempt = new_ulid(self._runtime, self._runtime)
+        now = max(self._runtime.now(), head.published_at + 1)
         writer = FileWriter(self._store, self._layout, self._layout.attempt(head.number, attempt), self._runtime)
         if writes:
             layers += tuple(await writer.delta(self._definition, writes, int(base.watermark), int(manifest.watermark)))
@@ -275,11 +337,12 @@ class Compactor:
             id=attempt,
             previous=self.head.sha256,
             publisher=self._name,
-            published_at=max(self._runtime.now(), head.published_at + 1),
+            published_at=now,
             generation=head.generation + 1 if swap and head.number else head.generation,
             layers=layers,
-            pending=(*pending, *add),
+            pending=pending,
             packs=head.packs,
+            pins=tuple(pin for pin in manifest.pins if pin.expires_at > now),
             seal=self._follower.sealed and manifest.link == self._follower.fold.link,
         )
         manifest = await self._with_history(manifest, writer)
@@ -311,7 +374,7 @@ class Compactor:
         if head.manifest.number == 0:
             return msgspec.structs.replace(manifest, history=(), older=None)
         now = manifest.published_at
-        pinned = {pin.revision for pin in manifest.pins if pin.expires_at > now}
+        pinned = {pin.revision for pin in manifest.pins}
         mine = Entry(head.manifest.number, head.manifest.published_at, head.manifest.watermark, head.sha256)
         keep_all = self._cadence.keep_all
         history = retained((*head.manifest.history, mine), now, pinned, keep_all)
@@ -326,6 +389,8 @@ class Compactor:
     def _with_merges(self, manifest: Manifest) -> Manifest:
         """Announce the merges that are due, so that the collector leaves their directories alone."""
         planned = []
+        if manifest.seal:
+            return manifest
         for run in plan_merges(manifest, self._cadence.fan_in):
             merge_id = new_ulid(self._runtime, self._runtime)
             planned.append(
@@ -340,7 +405,7 @@ class Compactor:
             )
         return msgspec.structs.replace(manifest, pending=(*manifest.pending, *planned))
 
-    async def _create(self, manifest: Manifest, replica: Replica) -> bool:
+    async def _create(self, manifest: Manifest, replica: Replica | None) -> bool:
         data = encode_manifest(manifest)
         await self._follower.sequence.persist(manifest.link.number)
         started = self._runtime.boottime()
@@ -388,7 +453,7 @@ class Compactor:
 
     def _start_merges(self) -> None:
         for known in self.head.manifest.pending:
-            if known.kind == "merge" and known.id not in self._merges and known.id not in self._results:
+            if known.kind == "merge" and known.id not in {*self._merges, *self._results, *self._damaged}:
                 name = f"merge of {known.table}"
                 self._merges[known.id] = self._runtime.spawn(self._merge(known), name)
 
@@ -403,6 +468,7 @@ class Compactor:
             self.notify()
         except ArcoError as error:
             self.trouble = error  # the inputs stay as they are; `arco doctor` tells what is wrong with them
+            self._damaged.add(pending.id)
         finally:
             self._merges.pop(pending.id, None)
 

@@ -45,13 +45,11 @@ class FileWriter:
     def path(self, name: str, *, private: bool = False) -> str:
         return f"{self._layout.private if private else self._layout.state}/{self._directory}/{name}"
 
-    async def delta(
-        self, definition: Definition, writes: Writes, first: int, last: int, *, name: str = "delta", level: int = 0
-    ) -> list[Layer]:
+    async def delta(self, definition: Definition, writes: Writes, first: int, last: int) -> list[Layer]:
         """One object with a slice per changed table (and one more if private tables changed)."""
         layers: list[Layer] = []
         for private in (False, True):
-            path = self.path(name, private=private)
+            path = self.path("delta", private=private)
             parts, offset = [DELTA_MAGIC], len(DELTA_MAGIC)
             for table in (definition.tables[name] for name in sorted(writes)):
                 if table.private != private:
@@ -59,7 +57,7 @@ class FileWriter:
                 data = to_arrow(table, writes[table.name].items())
                 encoded = to_parquet(table, data)
                 file = describe(table, data, encoded, path, offset)
-                layers.append(Layer(table.name, level, str(first), str(last), (file,)))
+                layers.append(Layer(table.name, 0, str(first), str(last), (file,)))
                 parts.append(encoded)
                 offset += len(encoded)
             if len(parts) > 1:
@@ -96,7 +94,8 @@ def describe(table: Table, data: pa.Table, encoded: bytes, path: str, offset: in
     for bucket in pc.unique(data.column("_bucket")).to_pylist():
         buckets |= 1 << bucket
     stats: dict[str, tuple[str | int, str | int]] = {}
-    for name in table.prune if data.num_rows else ():
+    # The manifest is for every reader, so it tells nothing of the values in a private table.
+    for name in table.prune if data.num_rows and not table.private else ():
         column = data.column(name)
         if pa.types.is_timestamp(column.type):
             column = column.cast(pa.int64())

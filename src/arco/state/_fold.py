@@ -106,28 +106,31 @@ class _Group:
         return rows
 
     def put(self, table: Table, row: Any) -> None:
-        key = table.key_of(row)
-        if table.is_fact:
-            if self.get(table, key) is not None:
-                raise Reject(f"{table.name} has a row with the key {key} already")
-            if table.name in self._retention and self._expired(table, row):
-                raise Reject(f"older than the retention of {table.name}")
+        name, key = table.name, table.key_of(row)
+        writes, prior = self._tables[name]
+        if table.is_fact and (key in writes or key in prior or name in self._retention):
+            self._check_fact(table, key, row)
         if table.group_of(row) != self.key:
             raise Reject(f"a row of {table.name} belongs to group {table.group_of(row)!r}, not {self.key!r}")
-        self._write(table, key, row)
+        self._write(table, writes, key, row)
+
+    def _check_fact(self, table: Table, key: Key, row: Any) -> None:
+        if self.get(table, key) is not None:
+            raise Reject(f"{table.name} has a row with the key {key} already")
+        if table.name in self._retention and self._expired(table, row):
+            raise Reject(f"older than the retention of {table.name}")
 
     def delete(self, table: Table, key: Key) -> None:
         if table.is_fact:
             raise Reject(f"{table.name} holds facts, which are never deleted")
         if self.get(table, key) is not None:
-            self._write(table, key, None)
+            self._write(table, self._tables[table.name][0], key, None)
 
-    def _write(self, table: Table, key: Key, row: Any) -> None:
-        name, item = table.name, self._input
-        if name in self._batch.watched:
-            change = Change(name, self.get(table, key), row)
+    def _write(self, table: Table, writes: Rows, key: Key, row: Any) -> None:
+        item = self._input
+        if table.name in self._batch.watched:
+            change = Change(table.name, self.get(table, key), row)
             self._batch.changes.append(Input(item.position, item.received, item.event, change))
-        writes, _ = self._tables[name]
         self._undo.append((writes, key, writes.get(key)))
         writes[key] = (item.position, row)
 

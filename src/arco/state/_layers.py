@@ -86,7 +86,7 @@ class LayerReader:
     async def rows(
         self, table: Table, layers: Iterable[Layer], buckets: Iterable[int] | None = None, *, dead: bool = False
     ) -> pa.Table:
-        """The rows of neighbouring layers: for images the newest of each key, tombstones only if `dead`."""
+        """The rows of neighbouring layers: the newest of each key, tombstones only if `dead`."""
         wanted = None if buckets is None else set(buckets)
         parts = [
             await self.read(table, file, wanted)
@@ -95,9 +95,9 @@ class LayerReader:
             if wanted is None or any(file.has_bucket(bucket) for bucket in wanted)
         ]
         data = sort_rows(table, pa.concat_tables([table.schema.empty_table(), *parts]).combine_chunks())
+        data = newest(table, data)
         if table.kind is Kind.FACT:
             return data
-        data = newest(table, data)
         return data if dead else data.filter(pa.compute.invert(data.column("_deleted")))
 
     async def _row_groups(self, table: Table, file: File, promised: tuple[int, str], buckets: set[int]) -> pa.Table:

@@ -6,7 +6,7 @@
 - `Pending`: a merge or a rebuild somebody works on; its directory is reachable for the collector.
 - `Entry`: a retained older revision. Manifests below the floor are trusted by the hash here, not by existence.
 
-`next_manifest` in `_publish` makes the successor; the format is documented in docs/formats.md.
+The format is documented in docs/formats.md.
 """
 
 import hashlib

@@ -15,10 +15,7 @@ from arco.state._layers import LayerReader, keep_alive
 from arco.state._manifest import File, Layer, Manifest, Pending
 from arco.state._table import Kind, Table
 
-__all__ = ["MAX_DELTAS", "adopt", "can_adopt", "merge_layers", "plan_merges"]
-
-MAX_DELTAS = 50
-"""The cap of the format on level 0 layers of a table."""
+__all__ = ["adopt", "can_adopt", "merge_layers", "plan_merges"]
 
 
 def plan_merges(manifest: Manifest, fan_in: int) -> list[list[Layer]]:

@@ -12,14 +12,14 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 
-from arco.core import Conflict, Unavailable
+from arco.core import Conflict, Refused, Unavailable
 from arco.log import Command, Event, Link, NewEvent, Receipt, Segment, position_of
 from arco.state._codec import from_arrow, to_arrow
 from arco.state._definition import Definition
 from arco.state._fold import Folded, Retention, Rows, Skipped, Versioned, Writes, cutoff, fold_batch
 from arco.state._layers import LayerReader
 from arco.state._manifest import Layer, Manifest, PinEntry
-from arco.state._system import OPERATIONS, PINS, REQUESTS
+from arco.state._system import OPERATIONS, PINS, REJECTIONS, REQUESTS
 from arco.state._table import Key, Table, bucket_of
 from arco.state._view import scan
 
@@ -47,6 +47,7 @@ class Replica:
         self.skips = {skip.type: Skipped(int(skip.first), skip.count) for skip in base.skipped}
         self.pins = {pin.pin_id: pin for pin in base.pins}
         self._rows: dict[str, dict[int, dict[str, Rows]]] = {name: {} for name in self.definition.tables}
+        self._held = 0
         self.dirty: Writes = {}
 
     @property
@@ -88,9 +89,11 @@ class Replica:
             dirty = self.dirty.setdefault(name, {})
             for group, writes in groups.items():
                 rows = buckets[bucket_of(group)].setdefault(group, {})
+                before = len(rows)
                 rows.update(writes)
                 for key in [key for key, versioned in writes.items() if versioned[1] is None]:
                     del rows[key]
+                self._held += len(rows) - before
                 dirty.setdefault(group, {}).update(writes)
         for group, writes in folded.writes.get(PINS.name, {}).items():
             for _, pin in writes.values():
@@ -101,7 +104,8 @@ class Replica:
         for name, skip in folded.skipped.items():
             known = self.skips.get(name)
             self.skips[name] = Skipped(known.first, known.events + skip.events) if known else skip
-        self.retention = folded.retention
+        # Of the steps behind us only the furthest matters to what comes.
+        self.retention = {name: steps[-1:] for name, steps in folded.retention.items()}
         self._link = link
 
     # Rows
@@ -114,11 +118,18 @@ class Replica:
         layers = self.base.layers_of(table.name)
         found: dict[int, dict[str, Rows]] = {bucket: {} for bucket in missing}
         if layers:
-            data = await self._reader.rows(table, layers, missing)
+            # Held: a bucket that was loaded, changed, published and evicted meanwhile would be taken for unchanged.
+            self.hold()
+            try:
+                data = await self._reader.rows(table, layers, missing)
+            finally:
+                self.release()
             for group, key, versioned in from_arrow(table, data):
                 found[bucket_of(group)].setdefault(group, {})[key] = versioned
         for bucket, groups in found.items():
-            loaded.setdefault(bucket, groups)  # another reader may have loaded it meanwhile, and a fold changed it
+            if bucket not in loaded:  # else another reader has loaded it meanwhile, and a fold may have changed it
+                loaded[bucket] = groups
+                self._held += sum(map(len, groups.values()))
 
     def group(self, table: Table, group: str) -> Mapping[Key, Versioned]:
         bucket = self._rows[table.name].get(bucket_of(group))
@@ -191,9 +202,8 @@ class Replica:
         return sum(len(rows) for groups in self.dirty.values() for rows in groups.values())
 
     def loaded_rows(self) -> int:
-        return sum(
-            len(rows) for buckets in self._rows.values() for groups in buckets.values() for rows in groups.values()
-        )
+        """Rows in memory."""
+        return self._held
 
     def evict(self) -> None:
         """Drop every bucket that has no dirty row, unless somebody is reading right now."""
@@ -202,7 +212,7 @@ class Replica:
         for name, buckets in self._rows.items():
             dirty = {bucket_of(group) for group in self.dirty.get(name, ())}
             for bucket in [bucket for bucket in buckets if bucket not in dirty]:
-                del buckets[bucket]
+                self._held -= sum(map(len, buckets.pop(bucket).values()))
 
     def draft(self) -> "ReplicaDraft":
         return ReplicaDraft(self)
@@ -238,10 +248,19 @@ class ReplicaDraft:
         return await self._replica.definition.decide(command, self, received)
 
     async def stage(self, number: int, index: int, events: Sequence[Event], received: int) -> None:
-        self._staged += [(position_of(number, index + i), received, event) for i, event in enumerate(events)]
+        """Facts without a key are folded only when a later member looks at the state.
 
-    async def _fold_staged(self) -> None:
-        """Staged events are folded only when a later member looks at the state: facts alone never do."""
+        What was decided or carries a key is folded at once: if the fold rejects it, it must not be appended, because
+        the operation would count as carried out and its key as used.
+        """
+        at_once = any(event.command or event.key for event in events)
+        if at_once:
+            await self._fold_staged()
+        self._staged += [(position_of(number, index + i), received, event) for i, event in enumerate(events)]
+        if at_once:
+            await self._fold_staged(refuse=True)
+
+    async def _fold_staged(self, *, refuse: bool = False) -> None:
         if not self._staged:
             return
         definition, staged = self._replica.definition, self._staged
@@ -251,6 +270,9 @@ class ReplicaDraft:
             folded = await fold_batch(definition.domains, definition.registry, self, staged, self._retention)
         finally:
             self._replica.release()
+        for rows in folded.writes.get(REJECTIONS.name, {}).values() if refuse else ():
+            for _, row in rows.values():
+                raise Refused(f"the event {row.event_type} cannot be folded: {row.reason}")
         for name, groups in folded.writes.items():
             mine = self._writes.setdefault(name, {})
             for group, rows in groups.items():

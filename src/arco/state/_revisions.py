@@ -108,7 +108,11 @@ class Revisions:
         data = await self.sequence.read(entry.revision)
         path = self.sequence.path(entry.revision)
         if data is None:
-            raise LostObject(f"{path} is missing although the revision is retained; run `arco doctor`", path=path)
+            raise LostObject(
+                f"{path} is missing although the revision was retained when its history was read; read the head again, "
+                "or run `arco doctor`",
+                path=path,
+            )
         if hashlib.sha256(data).hexdigest() != entry.sha256:
             raise Corrupt(f"{path} is not what the revisions after it recorded; run `arco doctor`", path=path)
         return self.decode(data, entry.revision)

@@ -12,6 +12,7 @@ import msgspec
 
 from arco.core import Runtime
 from arco.log import Link, Place, Segment, read_log
+from arco.state._codec import to_arrow
 from arco.state._definition import Definition
 from arco.state._files import FileWriter
 from arco.state._layers import LayerReader
@@ -93,18 +94,22 @@ class LocalRunner:
                 batch = []
             if replica.dirty_rows() > (0 if last else SPILL_ROWS):
                 spills += 1
-                layers = await writer.delta(
-                    job.definition,
-                    replica.dirty,
-                    int(replica.base.watermark),
-                    replica.watermark,
-                    name=f"refold-{spills:04d}",
-                    level=1,
-                )
+                layers = await self._spill(writer, replica, spills)
                 replica.rebase(carry_over(replica, (*replica.base.layers, *layers)))
                 if replica.loaded_rows() > KEPT_ROWS:
                     replica.evict()
         return carry_over(replica, replica.base.layers)
+
+    @staticmethod
+    async def _spill(writer: FileWriter, replica: Replica, number: int) -> list[Layer]:
+        """The changed rows as plain files, as a merge would write them."""
+        first, last = replica.base.watermark, str(replica.watermark)
+        layers = []
+        for name, groups in sorted(replica.dirty.items()):
+            table = replica.definition.tables[name]
+            files = await writer.files(table, to_arrow(table, groups.items()), f"refold-{number:04d}-{name}")
+            layers.append(Layer(name, 1, first, last, files))
+        return layers
 
 
 def carry_over(replica: Replica, layers: tuple[Layer, ...]) -> Manifest:

@@ -16,7 +16,7 @@ from arco.state._definition import Definition
 from arco.state._layers import LayerReader
 from arco.state._manifest import File, Layer, Manifest
 from arco.state._replica import Replica
-from arco.state._revisions import Revisions
+from arco.state._revisions import Revisions, check_versions
 from arco.state._table import Key, Kind, Table, bucket_of
 from arco.storage import Sequence, Store, Tail
 
@@ -145,10 +145,19 @@ async def snapshot_at_position(
 ) -> Snapshot:
     """The state exactly at a position, which must exist already."""
     base = base_for(definition, await revisions.below(head, position))
+    if int(base.watermark) < position:
+        check_versions(base, definition.versions)  # folding an older way on top of a newer one is neither
     replica = Replica(definition, LayerReader(store), base)
     through = number_of(position)
     batch: list[tuple[Segment, Link]] = []
-    async for found in read_log(log, place, Tail(base.link.number, float("-inf")), base.link, through=through):
+    async for found in read_log(
+        log,
+        place,
+        Tail(base.link.number, float("-inf")),
+        base.link,
+        through=through,
+        at_least=min(through, head.link.number),
+    ):
         if not isinstance(found, Tail):
             batch.append((found[0], found[1]))
         elif found.number < through:

@@ -3,14 +3,14 @@
 - `operations`, `requests`: which command was carried out where, so that a repetition is recognised. Facts that may
   expire after the life of a key (7 days), because older keys are refused at the door.
 - `pins`: revisions that collection must keep, each with an expiry. Images.
-- `RetentionAdvanced` is no row: it is a step in the replica's retention, kept in the manifest.
+- `retention`: how far the facts of each table have expired. Images; what folds and readers go by is in the manifest.
 - `rejections`: inputs that could not be folded. Written by the fold itself.
 """
 
 import msgspec
 
-from arco.core import HOUR, Conflict, Invalid, NotFound, Refused
-from arco.log import KEY_LIFE, EventType, NewEvent
+from arco.core import HOUR, Conflict, Invalid, NotFound, Refused, format_time
+from arco.log import KEY_LIFE, MAX_AHEAD, EventType, Instant, NewEvent
 from arco.state._domain import Decision, Domain, Group, Input, Stage, View, new_event
 from arco.state._table import Kind, Table, Time
 
@@ -20,6 +20,7 @@ __all__ = [
     "REJECTED",
     "REJECTIONS",
     "REQUESTS",
+    "RETENTION",
     "AdvanceRetention",
     "Operation",
     "Pin",
@@ -63,6 +64,13 @@ class Pin(msgspec.Struct, frozen=True, gc=False):
     created_at: Time
 
 
+class RetentionRow(msgspec.Struct, frozen=True):
+    table: str
+    before: Time
+    actor: str
+    advanced_at: Time
+
+
 class Rejection(msgspec.Struct, frozen=True, gc=False):
     rejection_id: str
     position: int
@@ -75,6 +83,7 @@ class Rejection(msgspec.Struct, frozen=True, gc=False):
 OPERATIONS = Table("operations", Operation, Kind.FACT, ("operation",), "operation", time="received_at")
 REQUESTS = Table("requests", RequestRow, Kind.FACT, ("key",), "key", time="received_at")
 PINS = Table("pins", Pin, Kind.IMAGE, ("pin_id",), "pin_id")
+RETENTION = Table("retention", RetentionRow, Kind.IMAGE, ("table",), "table")
 REJECTIONS = Table("rejections", Rejection, Kind.FACT, ("rejection_id",), "rejection_id", time="received_at")
 
 
@@ -82,7 +91,7 @@ class RevisionPinned(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     pin_id: str
     revision: int
     reason: str
-    expires_at: int
+    expires_at: Instant
 
 
 class PinReleased(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -91,7 +100,7 @@ class PinReleased(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 class RetentionAdvanced(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     table: str
-    before: int
+    before: Instant
     """Rows whose time lies before this (microseconds) are gone."""
 
 
@@ -136,6 +145,12 @@ def _fold_pin(group: Group, item: Input) -> None:
         group.delete(PINS, payload.pin_id)
 
 
+def _fold_retention(group: Group, item: Input) -> None:
+    before = group.get(RETENTION, group.key)
+    if before is None or item.payload.before > before.before:
+        group.put(RETENTION, RetentionRow(group.key, item.payload.before, item.event.actor, item.received))
+
+
 def _fold_rejection(group: Group, item: Input) -> None:
     if group.get(REJECTIONS, item.payload.rejection_id) is None:
         group.put(REJECTIONS, item.payload)
@@ -149,7 +164,7 @@ class PinRevision(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     pin_id: str
     revision: int
     reason: str
-    expires_at: int
+    expires_at: Instant
 
 
 class ReleasePin(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -158,7 +173,7 @@ class ReleasePin(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 class AdvanceRetention(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     table: str
-    before: int
+    before: Instant
 
 
 async def _pin(command: PinRevision, view: View, decision: Decision) -> list[NewEvent]:
@@ -185,7 +200,13 @@ def system_domain(log: str, expiring: dict[str, Table]) -> Domain:
             raise Invalid(f"the table {command.table!r} does not expire by time; these do: {names}")
         if command.before > decision.received:
             raise Refused("retention cannot reach into the future")
-        if command.table in (OPERATIONS.name, REQUESTS.name) and command.before > decision.received - KEY_LIFE:
+        reached = await view.get(RETENTION, command.table, command.table)
+        if reached is not None and command.before <= reached.before:
+            raise Refused(f"the retention of {command.table} has reached {format_time(reached.before)} already")
+        if (
+            command.table in (OPERATIONS.name, REQUESTS.name)
+            and command.before > decision.received - KEY_LIFE - MAX_AHEAD
+        ):
             raise Refused(f"{command.table} must be kept for the 7 days in which a request may be repeated")
         return [new_event(RETENTION_ADVANCED, RetentionAdvanced(command.table, command.before), subject=command.table)]
 
@@ -203,6 +224,13 @@ def system_domain(log: str, expiring: dict[str, Table]) -> Domain:
                 lambda item: (item.payload.pin_id,),
                 _fold_pin,
                 events=(REVISION_PINNED.name, PIN_RELEASED.name),
+            ),
+            Stage(
+                "retention",
+                (RETENTION,),
+                lambda item: (item.payload.table,),
+                _fold_retention,
+                events=(RETENTION_ADVANCED.name,),
             ),
         ),
         commands={

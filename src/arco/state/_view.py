@@ -33,7 +33,7 @@ async def scan(
 
 def visible(table: Table, data: pa.Table, cutoff: int | None) -> pa.Table:
     """Sorted rows without older images, tombstones, expired facts and the columns only the engine needs."""
+    data = newest(table, data)
     if table.kind is Kind.IMAGE:
-        data = newest(table, data)
         data = data.filter(pc.invert(data.column("_deleted"))).drop_columns(["_deleted"])
     return keep_alive(table, data, cutoff).drop_columns(["_bucket"])

@@ -6,7 +6,7 @@ walks them halved the rate of the fold (docs/measurements.md).
 
 import msgspec
 
-from arco.log import EventType
+from arco.log import EventType, Instant
 
 __all__ = [
     "EVENTS",
@@ -49,8 +49,8 @@ class MaterializationCompleted(msgspec.Struct, frozen=True, omit_defaults=True, 
     row_count: int
     byte_size: int
     schema_hash: str
-    started_at: int
-    completed_at: int
+    started_at: Instant
+    completed_at: Instant
     status: str = "published"
     """`published` or `quarantined`."""
     code_version: str = ""
@@ -65,12 +65,14 @@ class MaterializationFailed(msgspec.Struct, frozen=True, omit_defaults=True, for
     run_id: str
     task_id: str
     error: str
-    failed_at: int
+    failed_at: Instant
 
 
 MATERIALIZATION_COMPLETED = EventType(
-    "MaterializationCompleted", MaterializationCompleted, time=lambda event: event.completed_at
+    "MaterializationCompleted", MaterializationCompleted, recordable=True, time=lambda event: event.completed_at
 )
-MATERIALIZATION_FAILED = EventType("MaterializationFailed", MaterializationFailed, time=lambda event: event.failed_at)
+MATERIALIZATION_FAILED = EventType(
+    "MaterializationFailed", MaterializationFailed, recordable=True, time=lambda event: event.failed_at
+)
 
 EVENTS = (MATERIALIZATION_COMPLETED, MATERIALIZATION_FAILED)

@@ -107,9 +107,10 @@ def _fold_failure(group: Group, item: Input, event: MaterializationFailed) -> No
 
 
 def _is_late(row: Partition, event: MaterializationFailed) -> bool:
-    """A failure of an earlier attempt that arrives after its task finished, or after the partition succeeded."""
+    """A failure that arrives after its task finished, or after something newer is known of the partition."""
     finished = (row.last_run_id, row.last_task_id) == (event.run_id, event.task_id) and row.status != "failed"
-    return finished or (row.last_success_at is not None and event.failed_at < row.last_success_at)
+    newer = max(row.last_success_at or 0, row.last_failure_at or 0)
+    return finished or event.failed_at < newer
 
 
 def _first(item: Input, event: MaterializationCompleted | MaterializationFailed) -> Partition:
