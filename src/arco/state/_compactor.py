@@ -180,6 +180,7 @@ class Compactor:
         """Catch up, publish, and finish every merge that is due."""
         self.trouble = None
         self._damaged.clear()
+        await self._replace_older_folds()
         await self._follower.catch_up()
         await self.publish()
         while self._merges:
