@@ -22,6 +22,8 @@ from arco.core import (
 )
 from arco.domains.execution import DataFile
 from arco.log import KEY_LIFE, MAX_AHEAD, MAX_EVENT_BYTES, Command, NewEvent, Receipt
+from arco.state import AdvanceRetention, PinRevision, new_event
+from arco.state._system import RETENTION_ADVANCED, RetentionAdvanced
 from arco.storage import Operation, StoreFailed
 from tests.doubles import START, FakeRuntime, run
 from tests.log.world import ACTIVITY_LOG, CATALOG_LOG, Node, World, raw
@@ -88,6 +90,14 @@ def payload_json(**changes: Any) -> Callable[[World, Node], Command]:
     return build
 
 
+def facts(*events: NewEvent, key: str = "") -> Callable[[World, Node], Command]:
+    return lambda world, node: world.facts(*events, key=key)
+
+
+def decided(command: msgspec.Struct) -> Callable[[World, Node], Command]:
+    return lambda world, node: world.command(command)
+
+
 # Events
 
 
@@ -150,6 +160,14 @@ def test_an_unknown_type_is_refused() -> None:
     assert "upgrade arco" in message
 
 
+def test_only_what_nobody_decides_can_be_recorded() -> None:
+    advanced = new_event(RETENTION_ADVANCED, RetentionAdvanced("operations", START))
+    for key in ("", ulid_at(0)):
+        assert "RetentionAdvanced cannot be recorded" in refused(facts(advanced, key=key))
+    kinds = [*ACTIVITY_LOG.registry, *CATALOG_LOG.registry]
+    assert {kind.name for kind in kinds if kind.recordable} == {"MaterializationCompleted", "MaterializationFailed"}
+
+
 @pytest.mark.parametrize("version", [2, 0, -1])
 def test_an_unknown_version_is_refused(version: int) -> None:
     assert f"MaterializationCompleted v{version} is not known here" in refused(event(version=version))
@@ -158,6 +176,18 @@ def test_an_unknown_version_is_refused(version: int) -> None:
 @pytest.mark.parametrize("time", [START + MAX_AHEAD + 1, START + 100 * DAY, MAX_TIME])
 def test_an_event_from_the_future_is_refused(time: int) -> None:
     assert "clock" in refused(payload(completed_at=time))
+
+
+@pytest.mark.parametrize("time", [-1, MAX_TIME + 1, 2**62])
+@pytest.mark.parametrize("field", ["started_at", "completed_at"])
+def test_a_time_that_no_calendar_can_print_is_refused(field: str, time: int) -> None:
+    assert f"$.{field}" in refused(payload_json(**{field: time}))
+
+
+@pytest.mark.parametrize("time", [-1, MAX_TIME + 1])
+def test_a_command_with_a_time_that_no_calendar_can_print_is_refused(time: int) -> None:
+    for command in (PinRevision("pin", 1, "audit", time), AdvanceRetention("materializations", time)):
+        refused(decided(command))
 
 
 @pytest.mark.parametrize("ahead", [MAX_AHEAD + 1, 365 * DAY])

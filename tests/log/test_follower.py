@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from arco.core import Corrupt, LostObject, Outdated, StoreRefused, Superseded, Unavailable
-from arco.log import FIRST_LINK, Event, Link, Place, Segment, Unknown, position_of, read_log
+from arco.log import FIRST_LINK, Event, Follower, Link, Place, Segment, Unknown, position_of, read_log
 from arco.state import LayerReader, Replica, empty_manifest
 from arco.storage import Operation, StoreFailed, Tail
 from tests.doubles import run
@@ -65,6 +65,21 @@ def test_a_number_that_was_announced_and_is_missing_is_lost() -> None:
         await world.memory.delete(f"{SCOPE.root}/{world.reader.path(2)}")
         with pytest.raises(LostObject, match="segment 2 of the log catalog is missing although 3 was announced"):
             await reader.follower.catch_up(at_least=3)
+
+    run(scenario())
+
+
+def test_a_number_below_one_that_is_known_to_exist_is_never_taken_for_the_tail() -> None:
+    async def scenario() -> None:
+        world = World()
+        writer, reader = world.node("a"), world.node("b")
+        for name in ("x", "y", "z"):
+            await writer.gateway.submit(world.create(name))
+        await world.memory.delete(f"{SCOPE.root}/{world.reader.path(2)}")
+        follower = Follower(world.place, reader.sequence, reader.replica, world.runtime, known=3)
+        for _ in range(2):
+            with pytest.raises(LostObject, match=world.reader.path(2)):
+                await follower.catch_up()
 
     run(scenario())
 
@@ -265,6 +280,26 @@ def test_a_restart_that_does_not_reach_what_was_folded_is_a_loss() -> None:
         await world.memory.delete(f"{SCOPE.root}/{world.reader.path(1)}")
         with pytest.raises(LostObject):
             await node.follower.restart(lambda: node.replica.reset(empty_manifest(world.place)))
+
+    run(scenario())
+
+
+def test_a_restart_that_failed_half_way_still_knows_what_was_folded() -> None:
+    async def scenario() -> None:
+        world = World()
+        node = world.node()
+        for name in ("x", "y", "z"):
+            await node.gateway.submit(world.create(name))
+        path = f"{SCOPE.root}/{world.reader.path(2)}"
+        lost = await world.memory.get(path)
+        await world.memory.delete(path)
+        with pytest.raises(LostObject):
+            await node.follower.restart(lambda: node.replica.reset(empty_manifest(world.place)))
+        with pytest.raises(LostObject):
+            await node.follower.catch_up()
+        await world.memory.put(path, lost, only_if_absent=True)
+        assert (await node.follower.catch_up()).number == 3
+        assert await node.names() == ["x", "y", "z"]
 
     run(scenario())
 

@@ -6,11 +6,12 @@ from collections.abc import Callable
 import msgspec
 import pytest
 
-from arco.core import Conflict, Invalid, OutcomeUnknown, Outdated, Refused, StoreRefused, Superseded, Unavailable
+from arco.core import Conflict, Invalid, LostObject, OutcomeUnknown, Outdated, Refused, StoreRefused, Superseded, Unavailable
 from arco.log import Command, Forwarder, Gateway, Hint, Receipt
+from arco.state import PinRevision, empty_manifest
 from arco.storage import Operation, StoreFailed
 from tests.doubles import run
-from tests.log.world import ACTIVITY_LOG, Node, World, paths
+from tests.log.world import ACTIVITY_LOG, SCOPE, Node, World, paths
 
 
 async def writers(world: World) -> list[str]:
@@ -233,6 +234,27 @@ def test_a_refusal_after_silence_is_not_given_because_the_silent_owner_may_still
     run(scenario())
 
 
+def test_a_command_that_became_invalid_during_silence_has_an_open_outcome() -> None:
+    async def scenario() -> None:
+        world = World()
+        owner, other = await owned(world), world.node("other")
+        awake = asyncio.Event()
+
+        async def stall() -> None:
+            await awake.wait()
+
+        owner.store.on("create", hook=stall)
+        command = world.command(PinRevision("pin", 1, "audit", world.runtime.now() + 1_500_000))
+        with pytest.raises(OutcomeUnknown, match="must expire within"):
+            await other.gateway.submit(command)
+        awake.set()
+        await world.runtime.sleep(1)
+        assert (await world.events())[-1].operation == command.operation, "the silent owner carried it out after all"
+        assert (await other.gateway.submit(command)).replayed
+
+    run(scenario())
+
+
 def test_a_store_that_fails_after_silence_leaves_the_outcome_open() -> None:
     async def scenario() -> None:
         world = World()
@@ -305,6 +327,38 @@ def test_a_keyed_fact_whose_rows_cannot_be_read_is_not_appended() -> None:
             await node.gateway.submit(facts)
         assert not (await node.gateway.submit(facts)).replayed
         assert [event.key for event in await world.events()] == ["", key]
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("newer", [True, False])
+def test_who_stands_on_files_that_are_gone_asks_once_for_newer_ones(newer: bool) -> None:
+    async def scenario() -> None:
+        world = World(ACTIVITY_LOG)
+        first = world.node("first")
+        await first.gateway.submit(world.facts(world.materialization()))
+        base = await first.publish()
+        await first.gateway.close()
+        for path in {file.path for layer in base.layers for file in layer.files}:
+            await world.memory.delete(f"{SCOPE.root}/{path}")
+        idle = world.node("idle", base=base)
+        asked: list[str] = []
+
+        async def renew() -> bool:
+            asked.append("renew")
+            if newer:
+                await idle.follower.restart(lambda: idle.replica.reset(empty_manifest(world.place)))
+            return newer
+
+        door = Gateway(idle.follower, idle.admission, idle.hint, world.forwarder, world.runtime, "idle", renew=renew)
+        facts = world.facts(world.materialization(), key=world.ulid())
+        if newer:
+            assert not (await door.submit(facts)).replayed
+        else:
+            with pytest.raises(LostObject):
+                await door.submit(facts)
+        assert asked == ["renew"]
+        assert len(await world.events()) == 1 + newer
 
     run(scenario())
 
@@ -548,6 +602,18 @@ def test_a_refused_request_does_not_use_up_its_key() -> None:
             await node.gateway.submit(command)
         await node.gateway.submit(world.create("a"))
         assert not (await node.gateway.submit(command)).replayed
+
+    run(scenario())
+
+
+def test_a_keyed_fact_that_the_fold_rejects_is_refused_and_does_not_use_up_its_key() -> None:
+    async def scenario() -> None:
+        world = World(ACTIVITY_LOG)
+        node, key = world.node(), world.ulid()
+        with pytest.raises(Refused, match="MaterializationCompleted cannot be folded: .*not 'weird'"):
+            await node.gateway.submit(world.facts(world.materialization(status="weird"), key=key))
+        assert await world.events() == []
+        assert not (await node.gateway.submit(world.facts(world.materialization(), key=key))).replayed
 
     run(scenario())
 

@@ -8,8 +8,11 @@ import msgspec
 import pytest
 
 from arco.core import (
+    DAY,
+    HOUR,
     MINUTE,
     Conflict,
+    Invalid,
     NotFound,
     OutcomeUnknown,
     Outdated,
@@ -20,6 +23,7 @@ from arco.core import (
 )
 from arco.domains.catalog import CATALOG, NAMESPACES, CreateNamespace
 from arco.log import MAX_SEGMENT_BYTES, NewEvent, Owner, Receipt, number_of, position_of
+from arco.log import _owner as owners
 from arco.state import Decision, Definition, Domain, View, define_log
 from arco.storage import Operation, StoreFailed
 from tests.doubles import run
@@ -109,6 +113,24 @@ def test_times_in_the_log_do_not_go_back_with_the_clock() -> None:
         await owner.submit(world.create("b"))
         first, second = await world.segments()
         assert second.header.received == first.header.received
+
+    run(scenario())
+
+
+def test_the_age_of_ids_goes_by_the_log_s_time_too() -> None:
+    """Retention goes by it: with a clock that is behind, a key would be taken whose first use is forgotten."""
+
+    async def scenario() -> None:
+        world = World()
+        owner, key, operation = world.node().owner(), world.ulid(), world.ulid()
+        await world.runtime.sleep((7 * DAY + MINUTE) / 1_000_000)
+        await owner.submit(world.create("a"))
+        world.runtime.set_back(HOUR)
+        with pytest.raises(Invalid, match="the request key is older than 7 days"):
+            await owner.submit(world.create("b", key=key))
+        with pytest.raises(Invalid, match="the operation id is older than 7 days"):
+            await owner.submit(world.create("b", operation=operation))
+        await owner.submit(world.create("b", key=world.ulid()))
 
     run(scenario())
 
@@ -351,6 +373,27 @@ def test_closing_an_idle_owner_is_immediate() -> None:
         await asyncio.sleep(0)
         await owner.close()
         assert owner.ended
+
+    run(scenario())
+
+
+def test_only_so_many_commands_wait_for_a_store_that_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(owners, "MAX_QUEUE", 3)
+
+    async def scenario() -> None:
+        world = World()
+        node = world.node()
+        owner = node.owner()
+        node.store.on("create", hook=lambda: slowly(world))
+        first = asyncio.create_task(owner.submit(world.create("first")))
+        await world.runtime.sleep(0.01)
+        waiting = [asyncio.create_task(owner.submit(world.create(f"n{n}"))) for n in range(3)]
+        await world.runtime.sleep(0.01)
+        with pytest.raises(Unavailable, match="3 commands wait for the log catalog already"):
+            await owner.submit(world.create("too many"))
+        await asyncio.gather(first, *waiting)
+        await owner.submit(world.create("later"))
+        assert paths(await world.events()) == ["first", "n0", "n1", "n2", "later"]
 
     run(scenario())
 
