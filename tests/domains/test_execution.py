@@ -79,6 +79,14 @@ def test_a_failure_from_before_the_last_success_is_late_whatever_run_it_was() ->
     assert folded(done, failed(run="r3", time=START + 6)).status == "failed"
 
 
+def test_an_older_failure_told_again_changes_nothing() -> None:
+    first, second = failed(run="r1", time=START + 1, error="one"), failed(run="r2", time=START + 2, error="two")
+    row = folded(first, second)
+    assert (row.last_run_id, row.last_error, row.last_failure_at) == ("r2", "two", START + 2)
+    assert folded(first, second, first) == row
+    assert folded(second, first).last_error == "two"
+
+
 def test_partitions_are_apart() -> None:
     events = [completed("m1"), completed("m2", partition="p2", rows=9), failed(partition="p2", run="r9")]
     assert folded(*events).status == "complete"

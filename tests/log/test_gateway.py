@@ -6,7 +6,17 @@ from collections.abc import Callable
 import msgspec
 import pytest
 
-from arco.core import Conflict, Invalid, LostObject, OutcomeUnknown, Outdated, Refused, StoreRefused, Superseded, Unavailable
+from arco.core import (
+    Conflict,
+    Invalid,
+    LostObject,
+    OutcomeUnknown,
+    Outdated,
+    Refused,
+    StoreRefused,
+    Superseded,
+    Unavailable,
+)
 from arco.log import Command, Forwarder, Gateway, Hint, Receipt
 from arco.state import PinRevision, empty_manifest
 from arco.storage import Operation, StoreFailed
@@ -610,7 +620,7 @@ def test_a_keyed_fact_that_the_fold_rejects_is_refused_and_does_not_use_up_its_k
     async def scenario() -> None:
         world = World(ACTIVITY_LOG)
         node, key = world.node(), world.ulid()
-        with pytest.raises(Refused, match="MaterializationCompleted cannot be folded: .*not 'weird'"):
+        with pytest.raises(Refused, match="MaterializationCompleted cannot be folded"):
             await node.gateway.submit(world.facts(world.materialization(status="weird"), key=key))
         assert await world.events() == []
         assert not (await node.gateway.submit(world.facts(world.materialization(), key=key))).replayed

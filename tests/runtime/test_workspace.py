@@ -7,25 +7,42 @@ from typing import Any
 
 import pytest
 
-from arco.core import Conflict, Corrupt, NotFound, Outdated, Refused, Stale, Unavailable, new_ulid
+from arco.core import (
+    HOUR,
+    Conflict,
+    Corrupt,
+    LostObject,
+    NotFound,
+    Outdated,
+    Refused,
+    Stale,
+    Superseded,
+    Unavailable,
+    new_ulid,
+)
 from arco.domains.catalog import CATALOG, NAMES, NAMESPACES, CreateNamespace, DropNamespace
 from arco.domains.execution import EXECUTION, MATERIALIZATIONS, PARTITIONS
 from arco.log import InProcessForwarder, Receipt
 from arco.runtime import Incarnation, Workspace, init_workspace, read_incarnation
 from arco.state import (
+    PINS,
     AdvanceRetention,
     Cadence,
+    Collector,
     LocalRunner,
     PinRevision,
     define_log,
     digest_rows,
     examine_log,
+    new_event,
     verify_revision,
 )
 from arco.state._domain import Domain
-from arco.storage import LocalStore, MemoryStore, Role, Scope, Store, StoreFailed
+from arco.storage import LocalStore, MemoryStore, ObjectMissing, Role, Scope, Store, StoreFailed
 from tests.doubles import FakeRuntime, FaultyStore
+from tests.log.world import sealed
 from tests.runtime.world import SCOPE, made, run
+from tests.state.toy import SET, NoteSet, toy
 
 Test = Callable[[FakeRuntime, Store], Coroutine[Any, Any, None]]
 
@@ -379,6 +396,32 @@ def test_pins_and_retention_are_commands_of_every_log() -> None:
     on_memory(test)
 
 
+def test_a_pin_keeps_a_retained_revision_and_one_that_is_gone_is_not_pinned() -> None:
+    async def test(runtime: FakeRuntime, store: Store) -> None:
+        async with await opened(runtime, store) as workspace:
+            log = workspace.logs["catalog"]
+            for name in ("a", "b", "c"):
+                await workspace.published("catalog", (await create(workspace, name)).position)
+            expires = runtime.now() + 100 * HOUR
+            await workspace.pin("catalog", PinRevision("keep", 2, "audit", expires), actor="me")
+            with pytest.raises(NotFound, match="revision 987 of catalog is not retained"):
+                await workspace.pin("catalog", PinRevision("never", 987, "audit", expires), actor="me")
+            await runtime.sleep(50 * 3600)
+            await workspace.published("catalog", (await create(workspace, "d")).position)
+            with pytest.raises(NotFound, match="revision 1 of catalog is not retained"):
+                await workspace.pin("catalog", PinRevision("late", 1, "audit", expires), actor="me")
+            assert await log.replica.get(PINS, "never", "never") is None
+            assert await log.replica.get(PINS, "late", "late") is None
+            manifest = await workspace.published("catalog", (await create(workspace, "e")).position)
+            assert [pin.pin_id for pin in manifest.pins] == ["keep"]
+            assert (await log.snapshot(revision=2)).manifest.number == 2
+            await runtime.sleep(60 * 3600)
+            manifest = await workspace.published("catalog", (await create(workspace, "f")).position)
+            assert manifest.pins == (), "an expired pin leaves the manifest"
+
+    on_memory(test)
+
+
 def test_a_runner_of_ones_own_does_the_heavy_work() -> None:
     async def test(runtime: FakeRuntime, store: Store) -> None:
         jobs: list[object] = []
@@ -415,5 +458,76 @@ def test_a_store_that_fails_while_opening_is_unavailable_and_not_an_empty_worksp
         faulty.on("head", path="manifests", error=StoreFailed("503"), times=1000)
         with pytest.raises(Unavailable):
             await opened(runtime, faulty)
+
+    on_memory(test)
+
+
+# Processes that slept, state that is lost, incarnations that ended
+
+
+@pytest.mark.parametrize("compact", [True, False])
+def test_an_idle_process_whose_files_were_collected_goes_on_from_the_newest_revision(compact: bool) -> None:
+    async def test(runtime: FakeRuntime, store: Store) -> None:
+        busy = await opened(runtime, store, cadence=Cadence(fan_in=4))
+        log = busy.logs["catalog"]
+        await busy.published("catalog", (await create(busy, "a")).position)
+        idle = await opened(runtime, store, compact=compact)
+        for number in range(12):
+            await busy.published("catalog", (await create(busy, f"n{number}")).position)
+        await log.compactor.compact()
+        runtime.suspend(40 * 24 * 3600.0)
+        receipt = await create(busy, "later")
+        await busy.published("catalog", receipt.position)
+        gone = await Collector(busy.handle(Role.COLLECTOR), log.place, runtime).collect()
+        named = {file.path for layer in idle.logs["catalog"].replica.base.layers for file in layer.files}
+        assert named & {info.path for info in gone.files}
+        await busy.close()
+        if compact:
+            await idle.published("catalog", receipt.position)
+        last = await create(idle, "x")
+        with pytest.raises(Conflict):
+            await create(idle, "later")
+        if compact:
+            await idle.published("catalog", last.position)
+            assert {"a", "later", "n11", "x"} <= set(await paths(idle))
+        assert idle.logs["catalog"].compactor.failed is None
+        await idle.close()
+
+    on_memory(test)
+
+
+def test_a_new_fold_version_does_not_fill_the_number_of_a_lost_segment() -> None:
+    async def test(runtime: FakeRuntime, store: Store) -> None:
+        async with await opened(runtime, store, definitions=[toy(1)]) as workspace:
+            for number in range(10):
+                receipt = await workspace.record("activity", [new_event(SET, NoteSet(f"n{number}", "x"))], actor="me")
+            await workspace.published("activity", receipt.position)
+            path = f"{SCOPE.root}/{workspace.logs['activity'].follower.sequence.path(3)}"
+        await store.delete(path)
+        newer = await opened(runtime, store, definitions=[toy(2, derive=str.upper)], compact=False)
+        for _ in range(2):
+            with pytest.raises(LostObject):
+                await newer.record("activity", [new_event(SET, NoteSet("new", "x"))], actor="me")
+        with pytest.raises(ObjectMissing):
+            await store.get(path)
+
+    on_memory(test)
+
+
+def test_a_workspace_whose_head_is_sealed_opens_and_refuses_to_write() -> None:
+    async def test(runtime: FakeRuntime, store: Store) -> None:
+        async with await opened(runtime, store) as workspace:
+            log = workspace.logs["catalog"]
+            await create(workspace, "a")
+            tail = await log.follower.catch_up()
+            await log.follower.sequence.create(tail, sealed(log.place, log.follower.fold.link))
+            assert (await log.compactor.compact()).seal
+        async with await opened(runtime, store) as late:
+            assert late.logs["catalog"].follower.sealed, "the manifest says so, without a look at the log"
+            assert await paths(late) == ["a"]
+            with pytest.raises(Superseded, match="sealed"):
+                await create(late, "b")
+            with pytest.raises(Superseded, match="sealed"):
+                await late.logs["catalog"].compactor.compact()
 
     on_memory(test)

@@ -1,13 +1,15 @@
 """The compactor: what it writes, who wins, when it publishes, how merges and rebuilds end."""
 
 import asyncio
+import io
 from collections.abc import Awaitable, Callable
 from typing import Any
 
 import msgspec
+import pyarrow.parquet as pq
 import pytest
 
-from arco.core import Corrupt, Outdated, Stale, StoreRefused, Superseded, Unavailable
+from arco.core import Corrupt, LostObject, Outdated, Stale, StoreRefused, Superseded, Unavailable
 from arco.log import Event
 from arco.state import (
     Cadence,
@@ -287,6 +289,104 @@ def test_a_failing_store_fails_the_waiters_and_is_tried_again() -> None:
     simulate(test)
 
 
+def test_who_waits_for_a_store_that_hangs_is_told_after_half_a_minute() -> None:
+    async def test(world: World) -> None:
+        node = await running(world)
+        go_on = asyncio.Event()
+
+        async def hang() -> None:
+            await go_on.wait()
+
+        world.store.on("create", path="/delta", hook=hang)
+        position = await append(world, node, noted("a", "x"))
+        asked = world.runtime.boottime()
+        with pytest.raises(Unavailable, match="not published within 30 s"):
+            await node.compactor.wait_for(position)
+        assert world.runtime.boottime() - asked == pytest.approx(30.0)
+        go_on.set()
+        assert int((await node.compactor.wait_for(position)).watermark) >= position
+        await node.compactor.close()
+
+    simulate(test)
+
+
+def test_a_bug_that_ends_the_loop_fails_who_waits_now_and_later() -> None:
+    async def test(world: World) -> None:
+        node = await world.node()
+        loop = asyncio.create_task(node.compactor.run())
+        await world.runtime.sleep(0)
+        world.store.on("create", path="/delta", error=OverflowError("a bug"))
+        position = await append(world, node, noted("a", "x"))
+        asked = world.runtime.boottime()
+        with pytest.raises(Unavailable, match="stopped: OverflowError"):
+            await node.compactor.wait_for(position)
+        assert world.runtime.boottime() - asked < 1
+        with pytest.raises(OverflowError):
+            await loop
+        with pytest.raises(Unavailable, match="stopped: OverflowError"):
+            await node.compactor.wait_for(position)
+
+    simulate(test)
+
+
+def test_who_waits_when_the_loop_is_closed_is_told() -> None:
+    async def test(world: World) -> None:
+        node = await running(world)
+
+        async def hang() -> None:
+            await world.runtime.sleep(5)
+
+        world.store.on("create", path="/manifests/", hook=hang)
+        await append(world, node, noted("a", "x"))
+        await world.runtime.sleep(1)
+        waiting = asyncio.create_task(node.compactor.wait_for(await append(world, node, noted("b", "y"))))
+        await world.runtime.sleep(1)
+        await node.compactor.close()
+        with pytest.raises(Stale, match="closed"):
+            await waiting
+
+    simulate(test)
+
+
+def test_a_loop_whose_files_were_collected_meanwhile_stands_on_the_newest_revision() -> None:
+    async def test(world: World) -> None:
+        await world.publish(await world.node(), noted("a", "x"))
+        idle = await running(world)
+        busy = await world.node(cadence=Cadence(fan_in=2))
+        for number in range(4):
+            await world.publish(busy, noted("a", str(number)))
+        await busy.compactor.compact()
+        world.runtime.suspend(40 * 24 * 3600.0)
+        position = await world.journal.append(noted("a", "last"))
+        await busy.publish()
+        await busy.compactor.compact()
+        gone = await world.collector().collect()
+        named = {file.path for layer in idle.replica.base.layers for file in layer.files}
+        assert named & {info.path for info in gone.files}, "what the idle process stands on is gone"
+        await idle.compactor.wait_for(position)
+        assert idle.compactor.failed is None
+        assert (await idle.replica.get(NOTES, "a", "a")).text == "last"
+        await idle.compactor.wait_for(await append(world, idle, noted("b", "y")))
+        assert await world.texts() == {"a": "last", "b": "y"}
+        await world.equals_refold(idle)
+        await idle.compactor.close()
+
+    simulate(test)
+
+
+def test_a_loop_whose_files_are_lost_without_a_newer_revision_ends() -> None:
+    async def test(world: World) -> None:
+        manifest = await world.publish(await world.node(), noted("a", "x"))
+        node = await running(world)
+        await world.memory.delete(f"{ROOT}/{manifest.layers[0].files[0].path}")
+        position = await world.journal.append(noted("a", "y"))
+        with pytest.raises(LostObject):
+            await node.compactor.wait_for(position)
+        assert isinstance(node.compactor.failed, LostObject)
+
+    simulate(test)
+
+
 # Merges
 
 
@@ -399,7 +499,7 @@ def test_a_merge_left_by_a_crash_is_finished_by_the_next_compactor(when: str) ->
         node = await world.node(cadence=Cadence(fan_in=2), runner=crashed)
         await world.publish(node, noted("a", "x"))
         announced = await world.publish(node, noted("b", "y"))
-        (task,) = node.compactor._merges.values()
+        (task,) = node.compactor.merging._running.values()
         if crashed.hook:
             with pytest.raises(Crash):
                 await task
@@ -457,13 +557,35 @@ def test_a_merge_with_a_damaged_input_is_reported_and_a_rebuild_heals_it() -> No
         await world.publish(node, noted("b", "y"))
         with pytest.raises(Corrupt):
             await node.compactor.compact()
-        assert isinstance(node.compactor.trouble, Corrupt)
+        assert isinstance(node.compactor.merging.trouble, Corrupt)
         assert len(node.compactor.head.manifest.layers_of("notes")) == 2, "the inputs stay as they are"
         await node.compactor.rebuild()
         for number in range(4):
             await world.publish(node, noted(f"c{number}", "z"))
         await node.compactor.compact()
         assert len(await world.texts()) == 6
+
+    simulate(test)
+
+
+def test_a_merge_with_a_damaged_input_is_not_tried_again_at_every_publish() -> None:
+    async def test(world: World) -> None:
+        runner = Recording(world)
+        node = await world.node(cadence=Cadence(fan_in=2), runner=runner)
+        first = await world.publish(node, noted("a", "x"))
+        await world.damage(first.layers[0].files[0].path)
+        await world.publish(node, noted("b", "y"))
+        await world.runtime.sleep(5)
+        assert isinstance(node.compactor.merging.trouble, Corrupt)
+        tried = {job.directory.split("/")[0] for job in runner.merges}
+        for number in range(6):
+            await world.publish(node, noted("c", str(number)))
+            await world.runtime.sleep(5)
+        again = [job for job in runner.merges if job.directory.split("/")[0] in tried]
+        assert len(again) == 1
+        with pytest.raises(Corrupt):
+            await node.compactor.compact()
+        assert len(runner.merges) > len(again), "who asks for it has it tried once more"
 
     simulate(test)
 
@@ -500,10 +622,10 @@ def test_a_rebuild_swaps_everything_while_events_go_on_arriving() -> None:
 
 
 def test_a_rebuild_spills_what_does_not_fit_into_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    from arco.state import _runner
+    from arco.state import _forward, _runner
 
     monkeypatch.setattr(_runner, "SPILL_ROWS", 2)
-    monkeypatch.setattr(_runner, "BATCH_SEGMENTS", 2)
+    monkeypatch.setattr(_forward, "BATCH_SEGMENTS", 2)
 
     async def test(world: World) -> None:
         node = await world.node()
@@ -513,6 +635,21 @@ def test_a_rebuild_spills_what_does_not_fit_into_memory(monkeypatch: pytest.Monk
         manifest = await node.compactor.rebuild()
         assert len(manifest.layers_of("notes")) > 2
         assert await node.digests() == before
+
+    simulate(test)
+
+
+def test_what_a_rebuild_wrote_are_plain_parquet_files() -> None:
+    async def test(world: World) -> None:
+        node = await world.node()
+        await world.publish(node, noted("a", "x", "s"), noted("b", "y"), dropped("zz"))
+        manifest = await node.compactor.rebuild()
+        assert {layer.table for layer in manifest.layers} == {"notes", "secrets", "rejections"}
+        for layer in manifest.layers:
+            for file in layer.files:
+                data = await world.memory.get(f"{ROOT}/{file.path}")
+                assert (file.offset, file.length) == (0, len(data))
+                assert pq.read_table(io.BytesIO(data)).num_rows == file.rows
 
     simulate(test)
 
@@ -600,6 +737,50 @@ def test_a_new_fold_version_folds_everything_anew_at_its_first_publish() -> None
     simulate(test)
 
 
+@pytest.mark.parametrize("by_hand", [True, False])
+def test_a_new_fold_version_is_folded_by_the_runner(by_hand: bool) -> None:
+    newer = toy(2, derive=lambda text: text[::-1])
+
+    async def test(world: World) -> None:
+        old = await world.node()
+        for number in range(3):
+            await world.publish(old, noted(f"n{number}", "abc"))
+        runner = Recording(world)
+        jobs: list[str] = []
+
+        async def note() -> None:
+            jobs.append("refold")
+
+        runner.hook = note
+        if by_hand:
+            node = await world.node(newer, runner=runner)
+            manifest = await node.compactor.compact()
+        else:
+            node = await running(world, definition=newer, runner=runner)
+            await world.runtime.sleep(1)
+            manifest = node.compactor.head.manifest
+            await node.compactor.close()
+        assert jobs == ["refold"]
+        assert (manifest.generation, manifest.folds["toy"]) == (1, 2)
+        assert await world.texts(newer) == {"n0": "cba", "n1": "cba", "n2": "cba"}
+
+    simulate(test)
+
+
+def test_who_sees_a_newer_fold_version_in_the_log_publishes_nothing() -> None:
+    async def test(world: World) -> None:
+        node = await world.node()
+        manifest = await world.publish(node, noted("a", "x"))
+        await world.journal.append(noted("b", "y"), folds={"toy": 2})
+        with pytest.raises(Outdated, match="fold version 2 of toy"):
+            await node.publish()
+        with pytest.raises(Outdated):
+            await node.compactor.rebuild()
+        assert (await node.snapshot()).manifest == manifest
+
+    simulate(test)
+
+
 def test_the_loop_of_an_outdated_program_ends_and_tells_its_waiters() -> None:
     async def test(world: World) -> None:
         old = await running(world)
@@ -656,6 +837,35 @@ def test_a_sealed_state_is_published_by_nobody() -> None:
             with pytest.raises(Superseded, match="sealed"):
                 await old.compactor.rebuild()
         assert (await node.snapshot()).manifest.number == manifest.number + 1
+
+    simulate(test)
+
+
+def test_the_publish_that_covers_the_seal_carries_it_and_plans_no_merges() -> None:
+    async def test(world: World) -> None:
+        node = await world.node(cadence=Cadence(fan_in=2))
+        assert not (await world.publish(node, noted("a", "x"))).seal
+        await world.journal.append(noted("b", "y"))
+        await world.journal.append(seal=True)
+        manifest = await node.compactor.compact()
+        assert (manifest.seal, manifest.link.number, manifest.pending) == (True, 3, ())
+        assert len(manifest.layers_of("notes")) == 2, "the merge that was due is left"
+        with pytest.raises(Superseded, match="sealed"):
+            await (await world.node(cadence=Cadence(fan_in=2))).publish()
+        assert (await node.snapshot()).manifest == manifest
+
+    simulate(test)
+
+
+def test_of_a_rebuild_that_covers_the_seal_only_the_last_revision_carries_it() -> None:
+    async def test(world: World) -> None:
+        node = await world.node()
+        await world.publish(node, noted("a", "x"))
+        await world.journal.append(seal=True)
+        await node.follower.catch_up()
+        manifest = await node.compactor.rebuild()
+        assert (manifest.seal, manifest.pending, manifest.generation) == (True, (), 1)
+        assert not (await node.revisions.at_revision(manifest, manifest.number - 1)).seal
 
     simulate(test)
 

@@ -152,6 +152,7 @@ def test_a_pinned_revision_stays_until_the_pin_expires_or_is_released() -> None:
         (after, *_, last) = await publish_many(node, journal, 2, 1)
         assert 2 not in [entry.revision for entry in last.history], "both pins expired long ago"
         assert after.number > 2
+        assert last.pins == (), "expired pins leave the manifest"
 
     run(main())
 

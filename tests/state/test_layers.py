@@ -4,6 +4,7 @@ None of these is ever "no rows", and no damage gives other rows.
 """
 
 import asyncio
+import dataclasses
 
 import pyarrow as pa
 import pytest
@@ -202,6 +203,19 @@ def test_a_store_that_keeps_failing_makes_the_writer_give_up() -> None:
             await writer(store, FakeRuntime()).put("x", b"bytes")
         with pytest.raises(ObjectMissing):
             await store.get("x")
+
+    run(main())
+
+
+def test_nothing_of_the_values_in_a_private_table_stands_in_the_manifest() -> None:
+    async def main() -> None:
+        data, _, _ = await encoded(MATERIALIZATIONS)
+        private = dataclasses.replace(MATERIALIZATIONS, private=True)
+        store = FaultyStore(MemoryStore())
+        (shown,) = await writer(store, FakeRuntime()).files(MATERIALIZATIONS, data, "shown")
+        (hidden,) = await writer(store, FakeRuntime()).files(private, data, "hidden")
+        assert sorted(shown.stats) == sorted(MATERIALIZATIONS.prune) != []
+        assert hidden.stats == {}
 
     run(main())
 

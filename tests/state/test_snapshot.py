@@ -4,15 +4,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from arco.core import Invalid, NotFound, Stale
+from arco.core import Invalid, LostObject, NotFound, Outdated, Stale
 from arco.domains.execution import MATERIALIZATIONS, PARTITIONS
 from arco.log import Event
 from arco.state import Cadence, Kind, snapshot_at_revision
 from arco.storage import MemoryStore
 from tests.doubles import START, FakeRuntime, run
-from tests.state.doubles import Journal, Node, digests, open_node, replica_of, rows_of, segments_of
+from tests.state.doubles import ROOT, Journal, Node, digests, open_node, replica_of, rows_of, segments_of
 from tests.state.histories import ACTIVITY, CATALOG_LOG, activity_events, catalog_events, completed, histories
-from tests.state.toy import NOTES, dropped, noted
+from tests.state.toy import NOTES, dropped, noted, toy
 from tests.state.world import TOY, World, simulate
 
 both = st.one_of(
@@ -60,6 +60,36 @@ def test_a_position_that_does_not_exist_yet_is_stale() -> None:
         with pytest.raises(Stale):
             await node.at(2 << 20)
         assert (await node.at(1 << 20)).position == 1 << 20
+
+    simulate(test)
+
+
+def test_a_position_behind_a_lost_segment_below_the_head_is_a_loss_and_not_stale() -> None:
+    async def test(world: World) -> None:
+        node = await world.node()
+        for number in range(5):
+            await world.journal.append(noted(f"n{number}", "x"))
+        await node.publish()
+        await world.memory.delete(f"{ROOT}/{node.follower.sequence.path(2)}")
+        for position in (2 << 20, 3 << 20):
+            with pytest.raises(LostObject):
+                await node.at(position)
+        assert (await node.at(1 << 20)).position == 1 << 20
+
+    simulate(test)
+
+
+def test_an_older_program_does_not_fold_on_top_of_what_a_newer_one_made() -> None:
+    async def test(world: World) -> None:
+        newer = await world.node(toy(2, derive=str.upper))
+        await world.publish(newer, noted("a", "x"))
+        covered = newer.replica.watermark
+        position = await world.journal.append(noted("b", "y"))
+        old = await world.node()
+        with pytest.raises(Outdated):
+            await old.at(position)
+        assert [row["text"] for row in await rows_of(await old.at(covered), NOTES)] == ["X"]
+        assert {row["text"] for row in await rows_of(await newer.at(position), NOTES)} == {"X", "Y"}
 
     simulate(test)
 

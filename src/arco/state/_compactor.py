@@ -28,7 +28,6 @@ from arco.core import (
     Stale,
     StoreRefused,
     Superseded,
-    Task,
     Unavailable,
     new_ulid,
 )
@@ -40,11 +39,12 @@ from arco.state._history import retained
 from arco.state._layers import LayerReader
 from arco.state._layout import Layout
 from arco.state._manifest import Entry, File, Layer, Manifest, Pending, encode_manifest, entry_of
-from arco.state._merge import adopt, can_adopt, inputs_of, plan_merges
+from arco.state._merge import adopt, can_adopt, plan_merges
+from arco.state._merging import Merging
 from arco.state._replica import Replica
 from arco.state._revisions import Head, Revisions, check_versions, empty_manifest
-from arco.state._runner import MergeJob, RefoldJob, Runner, carry_over
-from arco.storage import Lost, ObjectExists, ObjectMissing, Store, Tail, Won
+from arco.state._runner import RefoldJob, Runner, carry_over
+from arco.storage import Lost, Store, Tail, Won
 
 __all__ = ["Cadence", "Compactor", "base_for"]
 
@@ -128,12 +128,17 @@ class Compactor:
         self._running = False
         self._closing = False
         self._failed: ArcoError | None = None
-        self.trouble: ArcoError | None = None
-        """Why merges do not get on, if they do not."""
+        self.merging = Merging(
+            definition,
+            store,
+            self._layout,
+            runner,
+            runtime,
+            head=lambda: self.head.manifest,
+            cutoff=lambda table: cutoff(replica.retention, table, int(self.head.manifest.watermark) + 1),
+            done=self.notify,
+        )
         self._put_seconds = 0.0
-        self._merges: dict[str, Task] = {}
-        self._results: dict[str, tuple[File, ...]] = {}
-        self._damaged: set[str] = set()  # merges whose inputs cannot be read: not tried again by this process
 
     # What others call
 
@@ -172,23 +177,20 @@ class Compactor:
                 await self._stand_on_head()
                 if await self._publish_on_head(self._replica):
                     break
-            self._start_merges()
+            self.merging.start()
         self._answer_waiters()
         return self.head.manifest
 
     async def compact(self) -> Manifest:
         """Catch up, publish, and finish every merge that is due."""
-        self.trouble = None
-        self._damaged.clear()
+        self.merging.forgive()
         await self._replace_older_folds()
         await self._follower.catch_up()
         await self.publish()
-        while self._merges:
-            for task in list(self._merges.values()):
-                await task
+        while await self.merging.wait():
             await self.publish()
-            if self.trouble is not None:
-                raise self.trouble  # a merge that cannot be done would be tried for ever
+            if self.merging.trouble is not None:
+                raise self.merging.trouble  # a merge that cannot be done would be tried for ever
         return self.head.manifest
 
     async def rebuild(self, progress: Callable[[int, int], None] = lambda done, total: None) -> Manifest:
@@ -277,8 +279,7 @@ class Compactor:
         self._closing = True
         self._urgent.set(None)
         self.notify()
-        for task in self._merges.values():
-            task.cancel()
+        self.merging.cancel()
 
     @property
     def failed(self) -> ArcoError | None:
@@ -362,7 +363,7 @@ class Compactor:
                 current = msgspec.structs.replace(self.head.manifest, layers=layers)
                 if not can_adopt(current, known):
                     continue
-                files = self._results.get(known.id)
+                files = self.merging.results.get(known.id)
                 if files is not None:
                     layers = adopt(layers, known, files)
                     continue
@@ -422,8 +423,7 @@ class Compactor:
         self._put_seconds = self._runtime.boottime() - started
         if isinstance(outcome, Won):
             self.head = Head(manifest, entry_of(manifest, data).sha256, outcome.tail)
-            for done in set(self._results) - {known.id for known in manifest.pending}:
-                del self._results[done]
+            self.merging.keep(manifest.pending)
             if replica is self._replica:
                 replica.rebase(manifest)
                 if replica.loaded_rows() > self._cadence.max_rows:
@@ -449,56 +449,6 @@ class Compactor:
             await self._follower.restart(lambda: self._replica.reset(manifest))
         else:
             self._replica.rebase(manifest)
-
-    # Merges
-
-    def _start_merges(self) -> None:
-        for known in self.head.manifest.pending:
-            if known.kind == "merge" and known.id not in {*self._merges, *self._results, *self._damaged}:
-                name = f"merge of {known.table}"
-                self._merges[known.id] = self._runtime.spawn(self._merge(known), name)
-
-    async def _merge(self, pending: Pending) -> None:
-        try:
-            self._results[pending.id] = await self._merged(pending)
-            self.notify()
-        except StoreRefused as error:
-            self.trouble = error
-        except Unavailable:  # the next publish starts it again
-            await self._runtime.sleep(RETRY_SECONDS)
-            self.notify()
-        except ArcoError as error:
-            self.trouble = error  # the inputs stay as they are; `arco doctor` tells what is wrong with them
-            self._damaged.add(pending.id)
-        finally:
-            self._merges.pop(pending.id, None)
-
-    async def _merged(self, pending: Pending) -> tuple[File, ...]:
-        """The merge's result: somebody's from before, or ours. The first result object counts."""
-        head = self.head.manifest
-        path = f"{self._layout.state}/{pending.directory}/result"
-        try:
-            return msgspec.json.decode(await self._store.get(path), type=tuple[File, ...])
-        except ObjectMissing:
-            pass
-        layers = tuple(inputs_of(head, pending))
-        if len(layers) != len(pending.inputs):
-            return ()  # the inputs are gone, so nobody will adopt this
-        table = self._definition.tables[pending.table]
-        files = await self._runner.merge(
-            MergeJob(
-                table=table,
-                layers=layers,
-                oldest=head.layers_of(pending.table)[0] == layers[0],
-                cutoff=cutoff(self._replica.retention, pending.table, int(head.watermark) + 1),
-                directory=f"{pending.directory}/{new_ulid(self._runtime, self._runtime)}",
-            )
-        )
-        try:
-            await self._store.put(path, msgspec.json.encode(files), only_if_absent=True)
-            return files
-        except ObjectExists:
-            return msgspec.json.decode(await self._store.get(path), type=tuple[File, ...])
 
     # Waiting
 

@@ -11,10 +11,11 @@ from typing import Protocol
 import msgspec
 
 from arco.core import Runtime
-from arco.log import Link, Place, Segment, read_log
+from arco.log import Place
 from arco.state._codec import to_arrow
 from arco.state._definition import Definition
 from arco.state._files import FileWriter
+from arco.state._forward import fold_forward
 from arco.state._layers import LayerReader
 from arco.state._layout import Layout
 from arco.state._manifest import File, Layer, Manifest, SkippedType
@@ -22,11 +23,10 @@ from arco.state._merge import merge_layers
 from arco.state._replica import Replica
 from arco.state._revisions import empty_manifest
 from arco.state._table import Table
-from arco.storage import Sequence, Store, Tail
+from arco.storage import Sequence, Store
 
 __all__ = ["LocalRunner", "MergeJob", "RefoldJob", "Runner", "carry_over"]
 
-BATCH_SEGMENTS = 64
 SPILL_ROWS = 200_000
 """Changed rows held in memory before a refold writes them out as a layer."""
 KEPT_ROWS = 1_000_000
@@ -77,22 +77,12 @@ class LocalRunner:
 
     async def refold(self, job: RefoldJob) -> Manifest:
         writer = FileWriter(self._store, self._layout, job.directory, self._runtime)
-        base = empty_manifest(self._place)
-        replica = Replica(job.definition, self._reader, base)
-        sequence = Sequence(self._store, self._layout.ledger, self._runtime)
-        batch: list[tuple[Segment, Link]] = []
+        replica = Replica(job.definition, self._reader, empty_manifest(self._place))
+        log = Sequence(self._store, self._layout.ledger, self._runtime)
         spills = 0
-        async for found in read_log(
-            sequence, self._place, Tail(0, float("-inf")), base.link, through=job.through, at_least=job.through
-        ):
-            last = isinstance(found, Tail)
-            if not isinstance(found, Tail):
-                batch.append((found[0], found[1]))
-            if batch and (last or len(batch) == BATCH_SEGMENTS):
-                await replica.apply(batch)
-                job.progress(batch[-1][1].number, job.through)
-                batch = []
-            if replica.dirty_rows() > (0 if last else SPILL_ROWS):
+        async for number in fold_forward(replica, log, self._place, job.through, at_least=job.through):
+            job.progress(number, job.through)
+            if replica.dirty_rows() > (0 if number == job.through else SPILL_ROWS):
                 spills += 1
                 layers = await self._spill(writer, replica, spills)
                 replica.rebase(carry_over(replica, (*replica.base.layers, *layers)))

@@ -10,15 +10,16 @@ from typing import Any
 import pyarrow as pa
 
 from arco.core import Invalid, NotFound, Stale
-from arco.log import Link, Place, Segment, number_of, read_log
+from arco.log import Place, number_of
 from arco.state._compactor import base_for
 from arco.state._definition import Definition
+from arco.state._forward import fold_forward
 from arco.state._layers import LayerReader
 from arco.state._manifest import File, Layer, Manifest
 from arco.state._replica import Replica
 from arco.state._revisions import Revisions, check_versions
 from arco.state._table import Key, Kind, Table, bucket_of
-from arco.storage import Sequence, Store, Tail
+from arco.storage import Sequence, Store
 
 __all__ = ["Snapshot", "TableSummary", "snapshot_at_position", "snapshot_at_revision"]
 
@@ -149,18 +150,10 @@ async def snapshot_at_position(
         check_versions(base, definition.versions)  # folding an older way on top of a newer one is neither
     replica = Replica(definition, LayerReader(store), base)
     through = number_of(position)
-    batch: list[tuple[Segment, Link]] = []
-    async for found in read_log(
-        log,
-        place,
-        Tail(base.link.number, float("-inf")),
-        base.link,
-        through=through,
-        at_least=min(through, head.link.number),
-    ):
-        if not isinstance(found, Tail):
-            batch.append((found[0], found[1]))
-        elif found.number < through:
-            raise Stale(f"the log {place.log} ends at segment {found.number}; position {position} does not exist yet")
-    await replica.apply(batch, through=position)
+    known = min(through, head.link.number)
+    async for _ in fold_forward(replica, log, place, through, at_least=known, position=position):
+        pass
+    if replica.link.number < through:
+        last = replica.link.number
+        raise Stale(f"the log {place.log} ends at segment {last}; position {position} does not exist yet")
     return Snapshot(definition, replica, position)

@@ -3,18 +3,17 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from arco.log import Link, Place, Segment, Unknown, read_log
+from arco.log import Place
 from arco.state._definition import Definition
 from arco.state._digest import digest_rows
+from arco.state._forward import fold_forward
 from arco.state._layers import LayerReader
 from arco.state._manifest import Manifest
 from arco.state._replica import Replica
 from arco.state._revisions import empty_manifest
-from arco.storage import Sequence, Store, Tail
+from arco.storage import Sequence, Store
 
 __all__ = ["Comparison", "verify_revision"]
-
-BATCH_SEGMENTS = 64
 
 
 @dataclass(frozen=True)
@@ -37,15 +36,9 @@ async def verify_revision(
     reader = LayerReader(store)
     published = Replica(definition, reader, manifest)
     refolded = Replica(definition, reader, empty_manifest(place))
-    batch: list[tuple[Segment, Link]] = []
     through = manifest.link.number
-    async for found in read_log(log, place, Tail(0, Unknown), refolded.link, through=through, at_least=through):
-        if not isinstance(found, Tail):
-            batch.append((found[0], found[1]))
-        if batch and (isinstance(found, Tail) or len(batch) == BATCH_SEGMENTS):
-            await refolded.apply(batch)
-            progress(batch[-1][1].number, through)
-            batch = []
+    async for number in fold_forward(refolded, log, place, through, at_least=through):
+        progress(number, through)
     compared = []
     for name, table in sorted(definition.tables.items()):
         live, anew = await published.scan(table), await refolded.scan(table)

@@ -1,0 +1,29 @@
+"""Folding a replica forward along its log, batch by batch: for rebuilds, verification and readers at a position."""
+
+from collections.abc import AsyncIterator
+
+from arco.log import Link, Place, Segment, Unknown, read_log
+from arco.state._replica import Replica
+from arco.storage import Sequence, Tail
+
+__all__ = ["fold_forward"]
+
+BATCH_SEGMENTS = 64
+
+
+async def fold_forward(
+    replica: Replica, log: Sequence, place: Place, through: int, *, at_least: int, position: int | None = None
+) -> AsyncIterator[int]:
+    """Fold the segments up to `through`, or up to the tail if that comes first; yields the number after each batch.
+
+    Numbers up to `at_least` are known to exist. With `position`, events beyond it are left out.
+    """
+    batch: list[tuple[Segment, Link]] = []
+    link = replica.link
+    async for found in read_log(log, place, Tail(link.number, Unknown), link, through=through, at_least=at_least):
+        if not isinstance(found, Tail):
+            batch.append((found[0], found[1]))
+        if batch and (isinstance(found, Tail) or len(batch) == BATCH_SEGMENTS):
+            await replica.apply(batch, through=position)
+            batch = []
+            yield replica.link.number
