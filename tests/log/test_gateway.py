@@ -341,8 +341,8 @@ def test_a_keyed_fact_whose_rows_cannot_be_read_is_not_appended() -> None:
     run(scenario())
 
 
-@pytest.mark.parametrize("newer", [True, False])
-def test_who_stands_on_files_that_are_gone_asks_once_for_newer_ones(newer: bool) -> None:
+@pytest.mark.parametrize("found", ["newer files", "newer files that are gone too", "nothing newer"])
+def test_who_stands_on_files_that_are_gone_asks_once_for_newer_ones(found: str) -> None:
     async def scenario() -> None:
         world = World(ACTIVITY_LOG)
         first = world.node("first")
@@ -356,19 +356,19 @@ def test_who_stands_on_files_that_are_gone_asks_once_for_newer_ones(newer: bool)
 
         async def renew() -> bool:
             asked.append("renew")
-            if newer:
+            if found == "newer files":
                 await idle.follower.restart(lambda: idle.replica.reset(empty_manifest(world.place)))
-            return newer
+            return found != "nothing newer"
 
         door = Gateway(idle.follower, idle.admission, idle.hint, world.forwarder, world.runtime, "idle", renew=renew)
         facts = world.facts(world.materialization(), key=world.ulid())
-        if newer:
+        if found == "newer files":
             assert not (await door.submit(facts)).replayed
         else:
             with pytest.raises(LostObject):
                 await door.submit(facts)
         assert asked == ["renew"]
-        assert len(await world.events()) == 1 + newer
+        assert len(await world.events()) == (2 if found == "newer files" else 1)
 
     run(scenario())
 

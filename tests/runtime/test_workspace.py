@@ -501,7 +501,7 @@ def test_a_new_fold_version_does_not_fill_the_number_of_a_lost_segment() -> None
         async with await opened(runtime, store, definitions=[toy(1)]) as workspace:
             for number in range(10):
                 receipt = await workspace.record("activity", [new_event(SET, NoteSet(f"n{number}", "x"))], actor="me")
-            await workspace.published("activity", receipt.position)
+                await workspace.published("activity", receipt.position)
             path = f"{SCOPE.root}/{workspace.logs['activity'].follower.sequence.path(3)}"
         await store.delete(path)
         newer = await opened(runtime, store, definitions=[toy(2, derive=str.upper)], compact=False)

@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from arco.domains.execution import MATERIALIZATIONS
 from arco.log import Event
-from arco.state import RETENTION, Cadence, bucket_of, verify_revision
+from arco.state import RETENTION, Cadence, Replica, Snapshot, bucket_of, verify_revision
 from arco.storage import MemoryStore
-from tests.doubles import START, FakeRuntime, run
+from tests.doubles import START, FakeRuntime, FaultyStore, run
 from tests.state.doubles import PLACE, Journal, Node, open_node, rows_of
 from tests.state.histories import ACTIVITY, completed, retention
 from tests.state.toy import NOTES, dropped, noted
@@ -62,7 +62,8 @@ steps = st.lists(
 def test_the_counter_of_rows_in_memory_is_their_number(found: list[tuple[str, str]]) -> None:
     async def main() -> None:
         runtime = FakeRuntime()
-        store = MemoryStore(runtime)
+        store = FaultyStore(MemoryStore(runtime))
+        store.on("get_range", hook=lambda: runtime.sleep(0.001), times=10_000)  # so that loads overlap
         journal, node = Journal(store, runtime), await open_node(runtime, store, TOY)
         for step, note in found:
             if step in ("set", "drop"):
@@ -106,27 +107,31 @@ def alive(events: list[Event]) -> dict[str, int]:
     return live
 
 
+async def check_rows(source: Replica | Snapshot, live: dict[str, int]) -> None:
+    rows = await source.scan(MATERIALIZATIONS)
+    times = rows.column("completed_at").cast("int64").to_pylist()
+    scanned = zip(rows.column("materialization_id").to_pylist(), times, strict=True)
+    assert sorted(scanned) == sorted(live.items())
+    for number in range(3):
+        row = await source.get(MATERIALIZATIONS, "a1", f"m{number}")
+        assert (row and row.completed_at) == live.get(f"m{number}")
+
+
 async def reuse(events: list[Event], fan_in: int) -> None:
     runtime = FakeRuntime()
     store = MemoryStore(runtime)
     journal = Journal(store, runtime)
     node = await open_node(runtime, store, ACTIVITY, cadence=Cadence(fan_in=fan_in))
-    for item in events:
+    for number, item in enumerate(events, 1):
         await journal.append(item)
         await node.follower.catch_up()
+        await check_rows(node.replica, alive(events[:number]))
         await node.compactor.compact()
         node.replica.evict()
-    live = alive(events)
-    for source in (node.replica, await node.snapshot()):
-        rows = await source.scan(MATERIALIZATIONS)
-        times = rows.column("completed_at").cast("int64").to_pylist()
-        scanned = list(zip(rows.column("materialization_id").to_pylist(), times, strict=True))
-        assert sorted(scanned) == sorted(live.items())
-        for number in range(3):
-            row = await source.get(MATERIALIZATIONS, "a1", f"m{number}")
-            assert (row and row.completed_at) == live.get(f"m{number}")
-    manifest = (await node.snapshot()).manifest
-    compared = await verify_revision(ACTIVITY, node.store, PLACE, node.follower.sequence, manifest)
+        await check_rows(node.replica, alive(events[:number]))
+    snapshot = await node.snapshot()
+    await check_rows(snapshot, alive(events))
+    compared = await verify_revision(ACTIVITY, node.store, PLACE, node.follower.sequence, snapshot.manifest)
     assert [found.table for found in compared if not found.equal] == []
 
 
