@@ -56,6 +56,17 @@ def test_a_sound_log_has_no_warnings() -> None:
     simulate(test)
 
 
+def test_an_idle_log_is_not_behind() -> None:
+    """Lag is the distance from the watermark to the tail, and not the time since the last publish."""
+
+    async def test(world: World) -> None:
+        await healthy(world)
+        await world.runtime.sleep(90 * 24 * 3600)
+        assert {found.level for found in await world.examine()} == {Level.OK}
+
+    simulate(test)
+
+
 def test_a_log_without_state_and_one_that_is_ahead_of_it_are_no_errors() -> None:
     async def test(world: World) -> None:
         assert checks(await world.examine(), Level.NOTE) == ["head"]

@@ -1,15 +1,27 @@
 """A small world for tests of state: one store, one journal, and as many nodes as a test wants, in virtual time."""
 
 from collections.abc import Awaitable, Callable
+from typing import Any
 
 from arco.log import Event
-from arco.state import Collector, Definition, Finding, Manifest, examine_log, verify_revision
+from arco.state import (
+    Collector,
+    Definition,
+    File,
+    Finding,
+    LocalRunner,
+    Manifest,
+    MergeJob,
+    RefoldJob,
+    examine_log,
+    verify_revision,
+)
 from arco.storage import MemoryStore, RequestCounts, Role, RoleStore, Scope
 from tests.doubles import FakeRuntime, FaultyStore, run
 from tests.state.doubles import PLACE, ROOT, Journal, Node, open_node, rows_of
 from tests.state.toy import NOTES, toy
 
-__all__ = ["TOY", "World", "simulate"]
+__all__ = ["TOY", "Crash", "Recording", "World", "append", "running", "simulate"]
 
 TOY = toy()
 
@@ -70,3 +82,43 @@ def simulate(test: Callable[[World], Awaitable[None]]) -> None:
         await test(World())
 
     run(main())
+
+
+async def running(world: World, **options: Any) -> Node:
+    node = await world.node(**options)
+    world.runtime.spawn(node.compactor.run(), "compactor")
+    await world.runtime.sleep(0)
+    return node
+
+
+async def append(world: World, node: Node, *events: Event) -> int:
+    """As the owner in this process does it: append, fold, tell the compactor."""
+    position = await world.journal.append(*events)
+    await node.follower.catch_up()
+    node.compactor.notify(position >> 20)
+    return position
+
+
+class Recording(LocalRunner):
+    """Notes the jobs; `hook` runs before each one is done."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world.handle(Role.COMPACTOR), PLACE, world.runtime)
+        self.merges: list[MergeJob] = []
+        self.hook: Callable[[], Awaitable[None]] | None = None
+
+    async def merge(self, job: MergeJob) -> tuple[File, ...]:
+        assert len(self.merges) < 50, "a merge is tried over and over"
+        self.merges.append(job)
+        if self.hook:
+            await self.hook()
+        return await super().merge(job)
+
+    async def refold(self, job: RefoldJob) -> Manifest:
+        if self.hook:
+            await self.hook()
+        return await super().refold(job)
+
+
+class Crash(Exception):
+    """The process ends here."""

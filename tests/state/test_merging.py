@@ -1,0 +1,209 @@
+"""Merges beside publishing: announced, done, adopted, or left to others."""
+
+import asyncio
+
+import pytest
+
+from arco.core import Corrupt
+from arco.state import (
+    Cadence,
+)
+from arco.storage import StoreFailed
+from tests.state.doubles import ROOT
+from tests.state.toy import dropped, noted
+from tests.state.world import Crash, Recording, World, append, running, simulate
+
+
+def test_a_merge_is_announced_done_and_adopted() -> None:
+    async def test(world: World) -> None:
+        runner = Recording(world)
+        node = await world.node(cadence=Cadence(fan_in=3), runner=runner)
+        for number in range(2):
+            manifest = await world.publish(node, noted(f"n{number}", "x"))
+            assert manifest.pending == ()
+        manifest = await world.publish(node, dropped("n0"))
+        (pending,) = manifest.pending
+        assert (pending.kind, pending.table, len(pending.inputs)) == ("merge", "notes", 3)
+        manifest = await node.compactor.compact()
+        assert manifest.pending == ()
+        (layer,) = manifest.layers_of("notes")
+        assert (layer.level, layer.rows) == (1, 1)
+        assert layer.files[0].path.startswith(f"inc-1/state/activity/{pending.directory}/")
+        assert [job.oldest for job in runner.merges] == [True]
+        assert await world.texts() == {"n1": "x"}
+
+    simulate(test)
+
+
+def test_merges_run_beside_publishing() -> None:
+    async def test(world: World) -> None:
+        runner = Recording(world)
+        gate = world.runtime.future()
+
+        async def wait() -> None:
+            await gate
+
+        runner.hook = wait
+        node = await running(world, cadence=Cadence(fan_in=2), runner=runner)
+        for number in range(6):
+            await node.compactor.wait_for(await append(world, node, noted(f"n{number}", "x")))
+        assert len(node.compactor.head.manifest.layers_of("notes")) == 6
+        assert len(runner.merges) == 1, "one merge a table at a time"
+        gate.set(None)
+        await world.runtime.sleep(10)
+        assert [layer.level for layer in node.compactor.head.manifest.layers_of("notes")] == [2, 1]
+        assert len(await world.texts()) == 6
+        await node.compactor.close()
+        await world.equals_refold(node)
+
+    simulate(test)
+
+
+def test_a_merge_whose_inputs_are_gone_is_dropped() -> None:
+    async def test(world: World) -> None:
+        runner = Recording(world)
+        gate = world.runtime.future()
+
+        async def wait() -> None:
+            await gate
+
+        slow = await world.node(cadence=Cadence(fan_in=2), runner=runner)
+        for number in range(2):
+            await world.publish(slow, noted(f"n{number}", "x"))
+        other = await world.node()
+        runner.hook = wait
+        await world.runtime.sleep(0)
+        await other.compactor.rebuild()
+        gate.set(None)
+        await world.publish(slow, noted("n9", "x"))
+        manifest = await slow.compactor.compact()
+        assert manifest.pending == ()
+        assert manifest.generation == 1
+        assert sorted(await world.texts()) == ["n0", "n1", "n9"]
+        await world.equals_refold(slow)
+
+    simulate(test)
+
+
+@pytest.mark.parametrize("when", ["before the files", "after the result"])
+def test_a_merge_left_by_a_crash_is_finished_by_the_next_compactor(when: str) -> None:
+    async def test(world: World) -> None:
+        crashed = Recording(world)
+
+        async def crash() -> None:
+            raise Crash
+
+        if when == "before the files":
+            crashed.hook = crash
+        node = await world.node(cadence=Cadence(fan_in=2), runner=crashed)
+        await world.publish(node, noted("a", "x"))
+        announced = await world.publish(node, noted("b", "y"))
+        (task,) = node.compactor.merging._running.values()
+        if crashed.hook:
+            with pytest.raises(Crash):
+                await task
+        else:
+            await task
+        assert len(announced.pending) == 1
+        # The first process ends here. The next one does the work only if there is no result.
+        runner = Recording(world)
+        heir = await world.node(cadence=Cadence(fan_in=2), runner=runner)
+        manifest = await heir.compactor.compact()
+        assert manifest.pending == ()
+        assert [layer.level for layer in manifest.layers_of("notes")] == [1]
+        assert len(runner.merges) == (1 if crashed.hook else 0)
+        assert await world.texts() == {"a": "x", "b": "y"}
+
+    simulate(test)
+
+
+def test_two_compactors_that_do_the_same_merge_adopt_one_result() -> None:
+    async def test(world: World) -> None:
+        one = await world.node(cadence=Cadence(fan_in=2))
+        await world.publish(one, noted("a", "x"))
+        await world.publish(one, noted("b", "y"))
+        two = await world.node(cadence=Cadence(fan_in=2))
+        await asyncio.gather(one.compactor.compact(), two.compactor.compact())
+        for node in (one, two):
+            await world.publish(node, noted("c", "z"))
+        manifest = await one.compactor.compact()
+        assert manifest.pending == ()
+        assert await world.texts() == {"a": "x", "b": "y", "c": "z"}
+        await world.equals_refold(one)
+
+    simulate(test)
+
+
+def test_a_merge_waits_for_a_store_that_fails_now() -> None:
+    async def test(world: World) -> None:
+        node = await world.node(cadence=Cadence(fan_in=2))
+        await world.publish(node, noted("a", "x"))
+        await world.publish(node, noted("b", "y"))
+        world.store.on("get_range", error=StoreFailed("503"), times=3)
+        manifest = await node.compactor.compact()
+        assert [layer.level for layer in manifest.layers_of("notes")] == [1]
+
+    simulate(test)
+
+
+def test_a_merge_with_a_damaged_input_is_reported_and_a_rebuild_heals_it() -> None:
+    async def test(world: World) -> None:
+        runner = Recording(world)
+        node = await world.node(cadence=Cadence(fan_in=2), runner=runner)
+        first = await world.publish(node, noted("a", "x"))
+        path = f"{ROOT}/{first.layers[0].files[0].path}"
+        await world.memory.put(path, b"ARCODLT1" + bytes(10_000), only_if_absent=False)
+        await world.publish(node, noted("b", "y"))
+        with pytest.raises(Corrupt):
+            await node.compactor.compact()
+        assert isinstance(node.compactor.merging.trouble, Corrupt)
+        assert len(node.compactor.head.manifest.layers_of("notes")) == 2, "the inputs stay as they are"
+        await node.compactor.rebuild()
+        for number in range(4):
+            await world.publish(node, noted(f"c{number}", "z"))
+        await node.compactor.compact()
+        assert len(await world.texts()) == 6
+
+    simulate(test)
+
+
+def test_a_merge_with_a_damaged_input_is_not_tried_again_at_every_publish() -> None:
+    async def test(world: World) -> None:
+        runner = Recording(world)
+        node = await world.node(cadence=Cadence(fan_in=2), runner=runner)
+        first = await world.publish(node, noted("a", "x"))
+        await world.damage(first.layers[0].files[0].path)
+        await world.publish(node, noted("b", "y"))
+        await world.runtime.sleep(5)
+        assert isinstance(node.compactor.merging.trouble, Corrupt)
+        tried = {job.directory.split("/")[0] for job in runner.merges}
+        for number in range(6):
+            await world.publish(node, noted("c", str(number)))
+            await world.runtime.sleep(5)
+        again = [job for job in runner.merges if job.directory.split("/")[0] in tried]
+        assert len(again) == 1
+        with pytest.raises(Corrupt):
+            await node.compactor.compact()
+        assert len(runner.merges) > len(again), "who asks for it has it tried once more"
+
+    simulate(test)
+
+
+def test_closing_leaves_a_merge_for_the_next_compactor() -> None:
+    async def test(world: World) -> None:
+        runner = Recording(world)
+
+        async def forever() -> None:
+            await world.runtime.sleep(10**6)
+
+        runner.hook = forever
+        node = await running(world, cadence=Cadence(fan_in=2), runner=runner)
+        for number in range(2):
+            await node.compactor.wait_for(await append(world, node, noted(f"n{number}", "x")))
+        await world.runtime.sleep(1)
+        await node.compactor.close()
+        await world.runtime.sleep(1)
+        heir = await world.node(cadence=Cadence(fan_in=2))
+        assert [layer.level for layer in (await heir.compactor.compact()).layers_of("notes")] == [1]
+
+    simulate(test)
