@@ -69,7 +69,7 @@ class Stage:
     """The groups an input concerns."""
     fold: Callable[[Group, Input], None]
     events: tuple[str, ...] = ()
-    """Types of the events it folds; `*` for every event, of known type or not."""
+    """Types of the events it folds; `*` for all that were decided or carry a request key, of known type or not."""
     changes: tuple[Table, ...] = ()
     """Tables of earlier stages of this domain whose changes are inputs too."""
 

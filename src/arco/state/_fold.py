@@ -194,17 +194,15 @@ class _Batch:
             inputs.append(Input(position, received, event, payload))
         return inputs
 
-    async def run_domain(self, domain: Domain, inputs: list[Input]) -> None:
+    async def run_domain(self, domain: Domain, inputs: Mapping[str, list[Input]]) -> None:
+        """Run the stages over inputs given by event type."""
         self.changes = []
         for stage in domain.stages:
-            wanted, watched = set(stage.events), {table.name for table in stage.changes}
-            if "*" in wanted:
-                mine = inputs
-            else:
-                mine = [item for item in inputs if item.event.type in wanted and item.payload is not None]
-            if watched:
-                mine = mine + [item for item in self.changes if item.payload.table in watched]
-                mine.sort(key=_by_position)
+            mine = [item for name in stage.events for item in inputs.get(name, ())]
+            if stage.changes:
+                watched = {table.name for table in stage.changes}
+                mine += [item for item in self.changes if item.payload.table in watched]
+            mine.sort(key=_by_position)
             await self.run_stage(stage, domain.name, mine)
 
     async def run_stage(self, stage: Stage, domain: str, items: Iterable[Input]) -> None:
@@ -240,7 +238,13 @@ async def fold_batch(
 ) -> Folded:
     """Fold events, given as (position, received time, event) in position order, on top of `source`."""
     batch = _Batch(domains, source, retention)
-    inputs = batch.read(registry, events)
+    inputs: dict[str, list[Input]] = {"*": []}
+    for item in batch.read(registry, events):
+        event = item.event
+        if item.payload is not None:
+            inputs.setdefault(event.type, []).append(item)
+        if event.command or event.key:
+            inputs["*"].append(item)
     for domain in domains:
         await batch.run_domain(domain, inputs)
     if batch.rejected:

@@ -110,7 +110,7 @@ RETENTION_ADVANCED = EventType("RetentionAdvanced", RetentionAdvanced)
 
 
 def _operation_of(item: Input) -> tuple[str, ...]:
-    return (item.event.operation,) if item.event.command or item.event.key else ()
+    return (item.event.operation,)
 
 
 def _fold_operation(group: Group, item: Input) -> None:
