@@ -20,8 +20,8 @@ help: ## Show this list
 
 setup: $(VENV_READY) $(EMULATORS_READY) ## Install everything the other targets need
 
-demo: $(VENV_READY) ## Show the engine at work
-	@$(BIN)/python examples/engine_demo.py
+demo: $(VENV_READY) ## Carry out the walk-through of the README
+	@$(BIN)/python examples/walkthrough.py
 
 test: $(VENV_READY) $(EMULATORS_READY) ## Run the tests, with branch coverage of at least 80 %
 	@$(BIN)/pytest -q --cov=arco --cov-branch --cov-fail-under=80 tests
@@ -32,6 +32,8 @@ check: $(VENV_READY) ## Lint, format, types, layers, golden schemas
 	@$(BIN)/mypy --no-error-summary
 	@$(BIN)/lint-imports
 	@$(BIN)/python -m tests.schemas --check
+	@$(BIN)/python -m tests.api.openapi --check
+	@$(BIN)/python -m tests.client.unasync --check
 
 prove: $(VENV_READY) $(EMULATORS_READY) ## Kill tests, crash sweep, large simulation (QUICK=1 for the short form)
 	@$(BIN)/python -m tests.prove $(if $(QUICK),--quick)
@@ -42,8 +44,10 @@ bench: $(VENV_READY) ## Measure, as ratios within one run
 sim: $(VENV_READY) ## Simulate SEEDS=200 seeds, or replay one with SEED=n
 	@$(BIN)/python -m tests.simulation $(if $(SEED),--seed $(SEED),--seeds $(or $(SEEDS),200))
 
-schemas: $(VENV_READY) ## Rewrite the golden event and table schemas
+schemas: $(VENV_READY) ## Rewrite what is generated: golden schemas, docs/openapi.json, the blocking client
 	@$(BIN)/python -m tests.schemas --write
+	@$(BIN)/python -m tests.api.openapi --write
+	@$(BIN)/python -m tests.client.unasync --write
 
 format: $(VENV_READY) ## Format the code and fix what ruff can fix
 	@$(BIN)/ruff check -q --fix-only $(CODE)

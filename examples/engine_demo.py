@@ -105,15 +105,14 @@ async def record(workspace: Workspace, fact: MaterializationCompleted, actor: st
 
 async def decide(demo: Demo, workspace: Workspace) -> None:
     await demo.chapter("1  Decide: commands are validated against the state, then appended")
-    runtime = demo.runtime
     for path in (("sales",), ("sales", "eu"), ("sales", "us")):
-        command = CreateNamespace(new_ulid(runtime, runtime), path)
+        command = CreateNamespace(path)
         receipt = await workspace.decide("catalog", command, actor="ana@acme.example")
         demo.say(f"namespace {'.'.join(path):<9} created at position {shown(receipt.position)}")
     before = workspace.counts.count(Role.OWNER, Operation.CREATE)
     refusal = ""
     try:
-        await workspace.decide("catalog", CreateNamespace(new_ulid(runtime, runtime), ("sales",)), actor="bob")
+        await workspace.decide("catalog", CreateNamespace(("sales",)), actor="bob")
     except Conflict as error:
         refusal = error.message
     demo.demand(bool(refusal), f"a second sales is refused: {refusal}")

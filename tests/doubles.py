@@ -72,6 +72,10 @@ class FakeRuntime(AsyncRuntime):
     def uniform(self, low: float, high: float) -> float:
         return self._chance.uniform(low, high)
 
+    async def offload(self, work: Callable[[], T]) -> T:
+        """At once: a thread would be one more thing that a test does not control."""
+        return work()
+
     def suspend(self, seconds: float) -> None:
         """The machine sleeps: both clocks go on, timers do not."""
         self._suspended += seconds

@@ -90,7 +90,7 @@ BREAKING: dict[str, tuple[Edit, str]] = {
 
 ADDITIVE: dict[str, tuple[Edit, str]] = {
     "new column": (set_in(lambda d: namespaces(d)["columns"], "owner", "string"), "new column owner: string"),
-    "new table": (lambda d: d["tables"]["catalog"].update(owners=namespaces(d)), "new table owners"),
+    "new table": (lambda d: d["tables"]["catalog"].update(shelves=namespaces(d)), "new table shelves"),
     "other pruning": (set_in(namespaces, "prune", []), "pruned by []"),
     "new event": (set_in(lambda d: d["events"]["catalog"], "Moved", {"1": {}}), "new event Moved v1"),
     "new version": (lambda d: created(d).update({"2": created(d).pop("1")}), "new event NamespaceCreated v2"),

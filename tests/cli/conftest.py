@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from arco.cli._app import app
 from arco.core import new_ulid
-from arco.domains.catalog import CreateNamespace, DropNamespace, RenameNamespace
+from arco.domains.catalog import CreateNamespace, DropNamespace, Ref, RenameNamespace
 from arco.domains.execution import MATERIALIZATION_COMPLETED, DataFile, MaterializationCompleted
 from arco.runtime import AsyncRuntime, Workspace, init_workspace
 from arco.state import new_event
@@ -87,8 +87,9 @@ async def _fill(root: Path) -> None:
     runtime = AsyncRuntime()
     await init_workspace(LocalStore(root), SCOPE, runtime)
     async with await Workspace.open(LocalStore(root), SCOPE, runtime) as workspace:
-        commands = [CreateNamespace(new_ulid(runtime, runtime), path) for path in (("sales",), ("old",), ("gone",))]
-        for command in (*commands, RenameNamespace(("old",), ("new",)), DropNamespace(("gone",))):
+        commands = [CreateNamespace(path) for path in (("sales",), ("old",), ("gone",))]
+        old, gone = Ref(path=("old",)), Ref(path=("gone",))
+        for command in (*commands, RenameNamespace(old, ("new",)), DropNamespace(gone)):
             receipt = await workspace.decide("catalog", command, actor=ACTOR)
             await workspace.published("catalog", receipt.position)
         for number in range(PUBLISHED):

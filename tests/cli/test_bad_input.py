@@ -99,6 +99,62 @@ def test_a_table_that_does_not_exist_is_refused_with_those_that_do(cli: Cli, wor
         ["doctor", "--store", "file://"],
         ["doctor", "--store", "s3://user:hunter2@bucket"],
         ["doctor", "--store", "s3://bucket?token=hunter2"],
+        ["doctor", "--url", "http://127.0.0.1:8020"],
+        ["serve", "--listen", "8020"],
+        ["serve", "--listen", "127.0.0.1:99999"],
+        ["serve", "--public-url", "me:hunter2@host"],
+        ["serve", "--role", "nosuch"],
+        ["whoami", "--url", "hunter2"],
+        ["whoami", "--url", "http://me:hunter2@host"],
+        ["whoami", "--token", "hunter2"],
+        ["namespace", "create", ""],
+        ["namespace", "create", "a/b"],
+        ["namespace", "create", "a\x1b[31m"],
+        ["namespace", "create", "x" * 10_000],
+        ["namespace", "create", "sales.."],
+        ["namespace", "create", "n", "--property", "x"],
+        ["namespace", "create", "n", "--property", "x=1", "--property", "x=2"],
+        ["namespace", "create", "n", "--request-key", "hunter2"],
+        ["namespace", "update", "sales"],
+        ["namespace", "update", "sales", "--description", "x", "--clear", "description"],
+        ["namespace", "update", "sales", "--clear", "nosuch"],
+        ["namespace", "list", "--limit", "-1"],
+        ["namespace", "list", "--as-of", "yesterday"],
+        ["table", "create", "sales.t", "--column", "id"],
+        ["table", "create", "sales.t", "--column", "id:nosuchtype"],
+        ["table", "create", "sales.t", "-c", "id:int", "-c", "id:int"],
+        ["table", "create", "sales.t", "--format", "nosuch"],
+        ["table", "create", "t"],
+        ["table", "alter", "sales.t"],
+        ["table", "alter", "sales.t", "--rename", "a"],
+        ["table", "alter", "sales.t", "--type", "a:int:notnull"],
+        ["table", "register", "sales.t", "../../etc"],
+        ["table", "diff", "sales.t"],
+        ["table", "diff", "sales.t", "--from", "0"],
+        ["column", "alter", "sales.t", "id"],
+        ["column", "add", "sales.t", "a:int", "b:int", "--pii", "email"],
+        ["sla", "set", "sales.t"],
+        ["sla", "set", "sales.t", "--freshness", "soon"],
+        ["sla", "set", "sales.t", "--availability", "101"],
+        ["lineage", "show", "sales.t", "--depth", "-1"],
+        ["lineage", "add", "sales.a", "sales.b", "--column", "x="],
+        ["query", ""],
+        ["query", "drop table x"],
+        ["query", "select 1; select 2"],
+        ["key", "create", "k"],
+        ["key", "create", "k", "--role", "king"],
+        ["key", "create", "k", "--role", "viewer", "--expires", "tomorrow"],
+        ["key", "create", "", "--role", "viewer"],
+        ["key", "revoke", "nosuch"],
+        ["role", "grant", "me", "king"],
+        ["settings", "set", "query.max_rows=many"],
+        ["settings", "set", "nosuch=1"],
+        ["settings", "set", "query.max_rows=0"],
+        ["operation", "nosuch"],
+        ["events", "post", "nosuch.jsonl"],
+        ["diff"],
+        ["diff", "--from", "yesterday"],
+        ["diff", "--from", "1:0", "--log", "nosuch"],
     ],
     ids=lambda args: " ".join(args)[:60],
 )
@@ -114,7 +170,6 @@ def test_what_cannot_be_meant_is_wrong_input(cli: Cli, workspace: Path, args: li
     ("args", "code"),
     [
         (["state", "show", "names", "--revision", "99"], 3),
-        (["state", "show", "names", "--as-of", "2001-01-01T00:00:00Z"], 3),
         (["state", "show", "names", "--position", "99:0"], 4),
         (["state", "diff", "names", "--from", "99"], 3),
         (["log", "cat", "catalog", "--from", "99:0"], 3),
@@ -125,6 +180,11 @@ def test_what_does_not_exist_is_refused(cli: Cli, workspace: Path, args: list[st
     ran = cli(*args)
     assert ran.code == code
     assert ran.out == ""
+
+
+def test_before_everything_there_was_nothing(cli: Cli, workspace: Path) -> None:
+    ran = cli("state", "show", "names", "--as-of", "2001-01-01T00:00:00Z", "--json")
+    assert (ran.code, ran.document["rows"]) == (0, [])
 
 
 def test_an_unknown_variable_of_ours_is_refused_with_the_nearest_known_one(cli: Cli, home: Path) -> None:

@@ -24,6 +24,20 @@ READING = (
     ["rebuild", "--verify"],
     ["gc", "--dry-run"],
     ["doctor"],
+    ["whoami"],
+    ["namespace", "list", "--recursive"],
+    ["namespace", "show", "sales"],
+    ["namespace", "history", "new"],
+    ["table", "list"],
+    ["table", "list", "sales", "--as-of", "1:0"],
+    ["audit"],
+    ["diff", "--from", "1:0", "--all"],
+    ["operation", "01ARZ3NDEKTSV4RRFFQ69G5FAV"],
+    ["run", "outputs", "run"],
+    ["query", "select * from system.namespaces"],
+    ["key", "list"],
+    ["role", "list"],
+    ["settings", "show"],
 )
 
 

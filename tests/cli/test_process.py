@@ -11,6 +11,8 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
+
 from arco import __version__
 from arco.runtime import AsyncRuntime, Workspace
 from arco.storage import LocalStore
@@ -101,6 +103,16 @@ def test_a_reader_that_leaves_is_no_fault(workspace: Path) -> None:
     assert ran.stderr == ""
 
 
-def test_the_shell_completes_commands_and_logs() -> None:
-    ran = run(_ARCO_COMPLETE="complete_bash", COMP_WORDS="arco log ta", COMP_CWORD="2")
-    assert ran.stdout.split() == ["tail"]
+@pytest.mark.parametrize(
+    ("line", "completed"),
+    [
+        ("arco log ta", ["tail"]),
+        ("arco log cat ac", ["activity"]),
+        ("arco namespace re", ["rename"]),
+        ("arco table create sales.t --format P", ["PARQUET"]),
+        ("arco role grant me ow", ["owner"]),
+    ],
+)
+def test_the_shell_completes_commands_and_values(line: str, completed: list[str]) -> None:
+    ran = run(_ARCO_COMPLETE="complete_bash", COMP_WORDS=line, COMP_CWORD=str(len(line.split()) - 1))
+    assert ran.stdout.split() == completed

@@ -12,7 +12,8 @@ def test_a_workspace_on_s3_is_created_examined_and_compacted(cli: Cli, s3_server
     flags = ["--store", s3_server.url("cli")]
     for name, value in s3_server.options.items():
         flags += ["--store-option", f"{name}={text(value)}"]
-    for command in (["init"], ["doctor"], ["compact"], ["rebuild", "--verify"], ["gc"], ["log", "verify"]):
+    catalog = (["namespace", "create", "sales"], ["table", "create", "sales.t", "-c", "id:int"], ["table", "list"])
+    for command in (["init"], *catalog, ["doctor"], ["compact"], ["rebuild", "--verify"], ["gc"], ["log", "verify"]):
         ran = cli(*command, *flags)
         assert ran.code == 0, ran.err
     assert cli("init", *flags).code == 3

@@ -18,9 +18,19 @@ SCALARS: dict[str, st.SearchStrategy[str | int]] = {
     "workspace_id": st.from_regex(r"[a-z0-9][a-z0-9-]{0,5}", fullmatch=True),
     "publish_interval_ms": st.integers(1, 3_600_000),
     "merge_fan_in": st.integers(2, 50),
+    "url": st.sampled_from(["http://127.0.0.1:8020", "https://arco.example.com", "http://[::1]:1/arco", "embedded"]),
+    "token": st.sampled_from(["arco_a_b_c_d", "x"]),
+    "listen": st.sampled_from(["127.0.0.1:8020", "[::1]:0", "localhost:65535"]),
+    "public_url": st.sampled_from(["http://10.0.0.7:8020", "https://arco.example.com"]),
+    "service_secret": st.text("0123456789abcdef", min_size=32, max_size=40),
 }
+SECRET_SCALARS = ("token", "service_secret")
 options = st.dictionaries(st.sampled_from(["region", "endpoint", "access_key_id"]), st.sampled_from(["x", "", "a b"]))
 layers = st.fixed_dictionaries({}, optional={**SCALARS, "store_options": options})
+flag_layers = st.fixed_dictionaries(
+    {},
+    optional={name: made for name, made in SCALARS.items() if name not in SECRET_SCALARS} | {"store_options": options},
+)
 
 
 def load(toml: str | None = None, environ: dict[str, str] | None = None, flags: dict[str, Any] | None = None) -> Loaded:
@@ -64,11 +74,16 @@ def test_without_layers_there_are_the_defaults() -> None:
         ("workspace_id", "default", "default"),
         ("publish_interval_ms", "250", "default"),
         ("merge_fan_in", "8", "default"),
+        ("url", "", "default"),
+        ("token", "", "default"),
+        ("listen", "127.0.0.1:8020", "default"),
+        ("public_url", "", "default"),
+        ("service_secret", "", "default"),
         ("store_options", "", "default"),
     ]
 
 
-@given(layers, layers, layers)
+@given(layers, layers, flag_layers)
 def test_defaults_give_way_to_the_file_the_environment_and_flags_in_that_order(
     file: dict[str, Any], environ: dict[str, Any], flags: dict[str, Any]
 ) -> None:
@@ -212,6 +227,80 @@ def test_secrets_are_masked_in_rows_and_absent_from_repr(name: str) -> None:
     assert (f"store_options.{name}", "********", f"ARCO_STORE_OPTIONS_{name.upper()}") in loaded.rows()
     assert ("store_options.region", "eu", "ARCO_STORE_OPTIONS_REGION") in loaded.rows()
     assert "hunter2" not in repr(loaded)
+
+
+@pytest.mark.parametrize("name", SECRET_SCALARS)
+def test_a_secret_setting_is_masked_and_has_no_flag(name: str) -> None:
+    secret = "hunter2" * 5
+    variable = f"ARCO_{name.upper()}"
+    loaded = load(environ={variable: secret})
+    assert getattr(loaded.settings, name) == secret
+    assert (name, "********", variable) in loaded.rows()
+    assert "hunter2" not in repr(loaded)
+    with pytest.raises(Invalid, match=f"has no flag; set {variable}") as refusal:
+        load(flags={name: secret})
+    assert "hunter2" not in str(refusal.value)
+    with pytest.raises(Invalid) as unknown:
+        load(flags={f"{name}s": secret})
+    assert f"--{name.replace('_', '-')}" not in str(unknown.value).partition(";")[2]
+
+
+@pytest.mark.parametrize("variable", ["ARCO_URL", "ARCO_PUBLIC_URL"])
+@pytest.mark.parametrize(
+    "url",
+    [
+        "",
+        "hunter2",
+        "ftp://hunter2",
+        "http://",
+        "http://me:hunter2@host",
+        "http://host?key=hunter2",
+        "http://host#hunter2",
+        "http://host:",
+        "http://host:hunter2",
+        "http://ho st/hunter2",
+        "http://host/hunter2\n",
+        "http://\u202ehost",
+    ],
+)
+def test_what_is_no_address_of_a_server_is_refused_without_showing_it(variable: str, url: str) -> None:
+    with pytest.raises(Invalid, match=f"^{variable}: this is not the address of a server") as refusal:
+        load(environ={variable: url})
+    assert "hunter2" not in str(refusal.value)
+
+
+def test_an_address_ends_without_a_slash_and_its_port_exists() -> None:
+    assert load(environ={"ARCO_URL": "http://host:80/"}).settings.url == "http://host:80"
+    with pytest.raises(Invalid, match="the port 65536 does not exist"):
+        load(environ={"ARCO_URL": "http://host:65536"})
+
+
+def test_only_the_server_of_commands_can_be_embedded() -> None:
+    assert load(flags={"url": "embedded"}).settings.embedded
+    assert not load().settings.embedded
+    with pytest.raises(Invalid, match="not the address of a server"):
+        load(environ={"ARCO_PUBLIC_URL": "embedded"})
+
+
+@pytest.mark.parametrize(
+    "listen", ["", "8020", ":8020", "host", "host:", "host:x", "http://host:1", "a b:1", "host:99999"]
+)
+def test_a_place_to_listen_is_host_and_port(listen: str) -> None:
+    with pytest.raises(Invalid, match=r"^--listen: (.* is not host:port|the port 99999 does not exist)"):
+        load(flags={"listen": listen})
+
+
+@pytest.mark.parametrize("token", ["", "hunter2 x", "hunter2\n", "hunter2é", "hunter2" * 600])
+def test_what_no_header_can_carry_is_no_token(token: str) -> None:
+    with pytest.raises(Invalid, match=r"^ARCO_TOKEN: this is not an API key") as refusal:
+        load(environ={"ARCO_TOKEN": token})
+    assert "hunter2" not in str(refusal.value)
+
+
+def test_a_short_service_secret_is_refused_without_showing_it() -> None:
+    with pytest.raises(Invalid, match="at least 32 characters") as refusal:
+        load(environ={"ARCO_SERVICE_SECRET": "hunter2" * 4})
+    assert "hunter2" not in str(refusal.value)
 
 
 def test_settings_are_frozen() -> None:

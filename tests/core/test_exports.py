@@ -5,15 +5,11 @@ import pkgutil
 
 import arco.core
 
-# Used inside the layer only.
-INTERNAL = {"shown"}
-
-
 def test_the_package_exports_what_its_modules_declare() -> None:
     declared: set[str] = set()
     for module in pkgutil.iter_modules(arco.core.__path__, "arco.core."):
         declared |= set(importlib.import_module(module.name).__all__)
-    assert set(arco.core.__all__) == declared - INTERNAL
+    assert set(arco.core.__all__) == declared
 
 
 def test_every_export_exists_once_and_in_order() -> None:

@@ -1,16 +1,29 @@
-"""Execution: pointers, version numbers and statistics follow from the versions, in whatever order they were told."""
+"""Execution: pointers, version numbers and statistics follow from the versions, in whatever order they were told.
+
+Observations follow from nothing and move nothing.
+"""
 
 import asyncio
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from arco.domains.execution import MATERIALIZATIONS, PARTITIONS, Partition
+from arco.core import Invalid
+from arco.domains.execution import MATERIALIZATIONS, OBSERVATIONS, PARTITIONS, AssetObserved, Partition
 from arco.log import Event
 from arco.state import REJECTIONS
 from tests.doubles import START
 from tests.state.doubles import event, replica_of, rows_of, segments_of
-from tests.state.histories import ACTIVITY, completed, failed
+from tests.state.histories import ACTIVITY, completed, failed, retention
+
+
+def observed(
+    observation: str = "o1", *, asset: str = "a1", version: str = "v1", time: int = START, **more: Any
+) -> Event:
+    payload = AssetObserved(observation, asset, f"key.{asset}", "p1", "", version, time, **more)
+    return event("AssetObserved", payload)
 
 
 async def partition(*events: Event, key: str = "p1") -> Partition:
@@ -133,7 +146,84 @@ def test_unknown_fields_are_rejected_and_not_dropped() -> None:
 
 
 def test_the_events_say_when_they_happened() -> None:
-    for item, time in ((completed("m", time=START + 5), START + 5), (failed(time=START + 6), START + 6)):
+    for item, time in (
+        (completed("m", time=START + 5), START + 5),
+        (failed(time=START + 6), START + 6),
+        (observed(time=START + 7), START + 7),
+    ):
         kind = ACTIVITY.registry.get(item.type)
         assert kind is not None
         assert kind.time(ACTIVITY.registry.decode(item.type, 1, item.data)) == time
+
+
+def test_an_observation_is_a_fact_and_moves_no_partition() -> None:
+    async def main() -> None:
+        seen = observed(row_count=7, metadata={"etag": "x", "b": "y"}, run_id="r1")
+        replica = await replica_of(ACTIVITY, [segments_of([[completed("m1")], [seen]])])
+        (row,) = await rows_of(replica, OBSERVATIONS)
+        assert (row["observation_id"], row["asset_id"], row["asset_key"]) == ("o1", "a1", "key.a1")
+        assert (row["data_version"], row["row_count"], row["run_id"]) == ("v1", 7, "r1")
+        assert dict(row["metadata"]) == {"etag": "x", "b": "y"}
+        without = await replica_of(ACTIVITY, [segments_of([[completed("m1")]])])
+        assert await rows_of(replica, PARTITIONS) == await rows_of(without, PARTITIONS)
+
+    asyncio.run(main())
+
+
+def test_an_observation_without_rows_and_run_says_so() -> None:
+    async def main() -> None:
+        replica = await replica_of(ACTIVITY, [segments_of([[observed()]])])
+        row = await replica.get(OBSERVATIONS, "a1", "o1")
+        assert (row.row_count, row.metadata, row.run_id) == (None, {}, "")
+
+    asyncio.run(main())
+
+
+@settings(deadline=None, max_examples=30)
+@given(st.lists(st.tuples(st.sampled_from("ab"), st.integers(0, 5)), min_size=1, max_size=6, unique=True), st.data())
+def test_observations_may_come_in_any_order_and_any_number_of_times(
+    given_ones: list[tuple[str, int]], data: st.DataObject
+) -> None:
+    told = [observed(f"o-{asset}-{n}", asset=asset, time=START + n) for asset, n in given_ones]
+    again = data.draw(st.permutations(told + data.draw(st.lists(st.sampled_from(told), max_size=3))))
+
+    async def main() -> None:
+        once = await replica_of(ACTIVITY, [segments_of([told])])
+        often = await replica_of(ACTIVITY, [segments_of([[item] for item in again])])
+        assert await rows_of(often, OBSERVATIONS) == await rows_of(once, OBSERVATIONS)
+        assert await rows_of(often, REJECTIONS) == []
+
+    asyncio.run(main())
+
+
+def test_of_two_observations_with_one_id_the_first_stays_and_old_ones_expire() -> None:
+    async def main() -> None:
+        events = [observed(version="v1"), observed(version="v2"), observed("o2", time=START + 5)]
+        replica = await replica_of(ACTIVITY, [segments_of([events])])
+        assert {row["data_version"] for row in await rows_of(replica, OBSERVATIONS)} == {"v1"}
+        expired = [*events, retention("observations", START + 1), observed(version="v1")]
+        replica = await replica_of(ACTIVITY, [segments_of([expired])])
+        assert [row["observation_id"] for row in await rows_of(replica, OBSERVATIONS)] == ["o2"]
+        assert [row["reason"] for row in await rows_of(replica, REJECTIONS)] == [
+            "older than the retention of observations"
+        ]
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize(
+    ("field", "value"), [("observation_id", ""), ("asset_id", ""), ("row_count", -1), ("metadata", {"k": 1}), ("x", 1)]
+)
+def test_observations_that_cannot_be_are_refused_at_the_door(field: str, value: object) -> None:
+    payload: dict[str, Any] = {
+        "observation_id": "o",
+        "asset_id": "a",
+        "asset_key": "k",
+        "partition_id": "",
+        "partition_key": "",
+        "data_version": "v",
+        "observed_at": START,
+    }
+    ACTIVITY.registry.decode("AssetObserved", 1, event("AssetObserved", payload).data)
+    with pytest.raises(Invalid):
+        ACTIVITY.registry.decode("AssetObserved", 1, event("AssetObserved", {**payload, field: value}).data)

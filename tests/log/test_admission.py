@@ -165,7 +165,8 @@ def test_only_what_nobody_decides_can_be_recorded() -> None:
     for key in ("", ulid_at(0)):
         assert "RetentionAdvanced cannot be recorded" in refused(facts(advanced, key=key))
     kinds = [*ACTIVITY_LOG.registry, *CATALOG_LOG.registry]
-    assert {kind.name for kind in kinds if kind.recordable} == {"MaterializationCompleted", "MaterializationFailed"}
+    recordable = {kind.name for kind in kinds if kind.recordable}
+    assert recordable == {"AssetObserved", "MaterializationCompleted", "MaterializationFailed"}
 
 
 @pytest.mark.parametrize("version", [2, 0, -1])

@@ -7,6 +7,7 @@ import msgspec
 import pytest
 
 from arco.core import Corrupt, LostObject, Outdated, StoreRefused, Superseded, Unavailable
+from arco.domains.catalog import ROOT
 from arco.log import FIRST_LINK, Event, Follower, Link, Place, Segment, Unknown, position_of, read_log
 from arco.state import LayerReader, Replica, empty_manifest
 from arco.storage import Operation, StoreFailed, Tail
@@ -14,7 +15,7 @@ from tests.doubles import run
 from tests.log.world import SCOPE, World, raw, sealed
 
 
-def encoded_event(world: World, *path: str, **changes: object) -> bytes:
+def encoded_event(world: World, name: str, **changes: object) -> bytes:
     """An event as another program would have appended it."""
     event = Event(
         id=world.ulid(),
@@ -23,7 +24,7 @@ def encoded_event(world: World, *path: str, **changes: object) -> bytes:
         source="elsewhere",
         actor="bob",
         operation=world.ulid(),
-        data=raw({"namespace_id": world.ulid(), "path": path}),
+        data=raw({"namespace_id": world.ulid(), "parent_id": ROOT, "name": name}),
     )
     return msgspec.json.encode(msgspec.structs.replace(event, **changes))
 
@@ -314,7 +315,14 @@ def test_a_long_way_behind_is_caught_up_in_batches() -> None:
                 encoded_event(
                     world,
                     f"n{number}",
-                    data=raw({"namespace_id": world.ulid(), "path": [f"n{number}"], "properties": {"noise": noise}}),
+                    data=raw(
+                        {
+                            "namespace_id": world.ulid(),
+                            "parent_id": ROOT,
+                            "name": f"n{number}",
+                            "properties": {"noise": noise},
+                        }
+                    ),
                 )
             )
         batches: list[int] = []

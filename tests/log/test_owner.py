@@ -21,7 +21,7 @@ from arco.core import (
     TooLarge,
     Unavailable,
 )
-from arco.domains.catalog import CATALOG, NAMESPACES, CreateNamespace
+from arco.domains.catalog import CATALOG, NAMES, NAMESPACES, ROOT
 from arco.log import MAX_SEGMENT_BYTES, NewEvent, Owner, Receipt, number_of, position_of
 from arco.log import _owner as owners
 from arco.state import Decision, Definition, Domain, View, define_log
@@ -141,11 +141,10 @@ def test_what_was_answered_is_read_at_once() -> None:
         node = world.node()
         owner = node.owner()
         for name in ("a", "b", "c"):
-            command = world.create(name)
-            receipt = await owner.submit(command)
-            asked = msgspec.json.decode(command.data, type=CreateNamespace)
-            row = await node.replica.get(NAMESPACES, asked.namespace_id, asked.namespace_id)
-            assert row.path == [name]
+            receipt = await owner.submit(world.create(name))
+            found = await node.replica.get(NAMES, ROOT, (ROOT, "namespace", name))
+            row = await node.replica.get(NAMESPACES, found.object_id, found.object_id)
+            assert row.name == name
             assert node.follower.watermark >= receipt.position
 
     run(scenario())

@@ -23,7 +23,12 @@ PEM = "-----BEGIN {}PRIVATE KEY-----\nMIIEvQIBADANBgkqhkiG9w0B\n-----END"
 CLAIMS = [base64.urlsafe_b64encode(part).decode().rstrip("=") for part in (b'{"alg":"HS256"}', b'{"sub":"12345678"}')]
 JWT = ".".join([*CLAIMS, MIXED])
 
+KEY_ID = "01JCR4T8K3M9ZQ2XW5V7B6N0PE"
+
 SHAPES = [
+    ("an Arco key", f"arco_acme_prod_{KEY_ID}_{MIXED}-_abcdefghi"),
+    ("an Arco key", f"export ARCO_TOKEN='arco_a_p-1_{KEY_ID}_{MIXED}0123456789-' # mine"),
+    ("an Arco key", f"Authorization: Token arco_{'t' * 63}_{'w' * 63}_{KEY_ID}_{MIXED}{MIXED[:11]}"),
     ("an AWS access key id", "AKIA" + "IOSFODNN7EXAMPLE"),
     ("an AWS access key id", "the key is ASIA" + "Y34FZKBOKMUTVV7A, ask Bob"),
     ("an AWS secret access key", f"aws_secret_access_key = {AWS_SECRET}"),
@@ -186,6 +191,11 @@ ORDINARY_TEXTS = [
     "Signature=none&sig=0",
 ]
 LOOKALIKES = [
+    f"arco_acme_prod_{KEY_ID}",
+    f"arco_acme_prod_{KEY_ID}_{MIXED}",
+    f"arco_acme_prod_{KEY_ID.lower()}_{MIXED}-_abcdefghi",
+    f"arco_acme_{KEY_ID}_{MIXED}-_abcdefghi",
+    f"marco_acme_prod_{KEY_ID}_{MIXED}-_abcdefghi",
     base64.urlsafe_b64encode(b'{"page":2,"after":"01JCR4T8K3M9ZQ2XW5V7B6N0PE"}').decode(),
     "jdbc:sqlserver://h:1433;database=d;user=me@srv;password=${PASSWORD};",
     "jdbc:postgresql://h/db?user=u&password=***&ssl=true",

@@ -2,6 +2,9 @@
 
 import asyncio
 
+import pytest
+
+from arco.core import Unavailable
 from arco.log import SegmentStream, follow
 from arco.storage import Operation, Tail
 from tests.doubles import FakeRuntime, run
@@ -37,6 +40,26 @@ def test_a_closed_subscription_gets_nothing_more() -> None:
         stream.publish(Tail(1, 0.0), b"1")
         done, _ = await asyncio.wait([asyncio.create_task(subscription.next())], timeout=1)
         assert not done
+
+    run(scenario())
+
+
+def test_a_stream_that_ends_hands_over_what_it_has_and_sends_everybody_away() -> None:
+    async def scenario() -> None:
+        stream = SegmentStream(FakeRuntime())
+        waiting, behind = stream.subscribe(), stream.subscribe()
+        stream.publish(Tail(1, 0.0), b"1")
+        assert await waiting.next() == (Tail(1, 0.0), b"1")
+        asked = asyncio.create_task(waiting.next())
+        await asyncio.sleep(0)
+        stream.close()
+        with pytest.raises(Unavailable, match="has ended"):
+            await asked
+        assert await behind.next() == (Tail(1, 0.0), b"1")
+        with pytest.raises(Unavailable, match="has ended"):
+            await behind.next()
+        with pytest.raises(Unavailable, match="has ended"):
+            await stream.subscribe().next()
 
     run(scenario())
 

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from arco.core import new_ulid
-from arco.domains.catalog import CATALOG, NAMESPACES, CreateNamespace, DropNamespace
+from arco.domains.catalog import CATALOG, NAMESPACES, ROOT, CreateNamespace, DropNamespace, Ref
 from arco.domains.catalog.events import NAMESPACE_CREATED, NamespaceCreated
 from arco.domains.execution import EXECUTION, MATERIALIZATION_COMPLETED, DataFile, MaterializationCompleted
 from arco.log import (
@@ -112,17 +112,17 @@ class World:
 
     def create(self, *path: str, **options: Any) -> Command:
         """A command to create a namespace."""
-        return self.command(CreateNamespace(self.ulid(), path), **options)
+        return self.command(CreateNamespace(path), **options)
 
     def drop(self, *path: str, **options: Any) -> Command:
-        return self.command(DropNamespace(path), **options)
+        return self.command(DropNamespace(Ref(path=path)), **options)
 
     def facts(self, *events: NewEvent, key: str = "") -> Command:
         """A command to record events."""
         return Command(operation=self.ulid(), actor="ann", events=events, key=key)
 
-    def namespace_event(self, *path: str, properties: dict[str, str] | None = None) -> NewEvent:
-        return new_event(NAMESPACE_CREATED, NamespaceCreated(self.ulid(), path, None, properties or {}))
+    def namespace_event(self, name: str, properties: dict[str, str] | None = None) -> NewEvent:
+        return new_event(NAMESPACE_CREATED, NamespaceCreated(self.ulid(), ROOT, name, None, properties or {}))
 
     def materialization(self, **changes: Any) -> NewEvent:
         return new_event(MATERIALIZATION_COMPLETED, self.completed(**changes))
@@ -232,10 +232,16 @@ class Node:
 
     async def names(self) -> list[str]:
         """The namespaces this process sees, in order."""
-        rows = (await self.replica.scan(NAMESPACES)).to_pylist()
-        return sorted(".".join(row["path"]) for row in rows)
+        rows = {row["namespace_id"]: row for row in (await self.replica.scan(NAMESPACES)).to_pylist()}
+
+        def path(row: dict[str, Any]) -> str:
+            return row["name"] if row["parent_id"] == ROOT else f"{path(rows[row['parent_id']])}.{row['name']}"
+
+        return sorted(map(path, rows.values()))
 
 
 def paths(events: Iterable[Event]) -> list[str]:
     """The namespaces that events create, in their order."""
-    return [".".join(msgspec.json.decode(event.data)["path"]) for event in events if event.type == "NamespaceCreated"]
+    return [
+        event.subject or msgspec.json.decode(event.data)["name"] for event in events if event.type == "NamespaceCreated"
+    ]

@@ -109,7 +109,7 @@ async def _read(log: OpenLog, logs: Logs) -> None:
             data: dict[str, Any] = msgspec.json.decode(event.data)
             position = position_of(segment.header.number, index)
             if log.place.log == "catalog":
-                logs.namespaces[data["namespace_id"]] += 1
+                logs.namespaces[data["description"]] += 1
             else:
                 logs.events[position] = event
                 logs.materializations[data["materialization_id"]].append(position)
@@ -165,12 +165,12 @@ async def _check_facts(log: OpenLog, acks: list[Ack], logs: Logs, report: Report
 
 async def _check_claims(log: OpenLog, acks: list[Ack], logs: Logs, report: Report) -> None:
     snapshot = await log.snapshot()
-    owners = {row["namespace_id"]: row["path"][0] for row in (await snapshot.scan(NAMESPACES)).to_pylist()}
-    names = {row["name"]: row["namespace_id"] for row in (await snapshot.scan(NAMES)).to_pylist()}
+    owners = {row["description"]: row["namespace_id"] for row in (await snapshot.scan(NAMESPACES)).to_pylist()}
+    names = {row["name"]: row["object_id"] for row in (await snapshot.scan(NAMES)).to_pylist()}
     won = [(ack.name, ack.ids[0]) for ack in acks if ack.kind == "claimed"]
     report.none(
         "every granted claim is in the state, for who was told",
-        [f"{name} of {identity}" for name, identity in won if names.get(name) != identity or identity not in owners],
+        [f"{name} of {identity}" for name, identity in won if names.get(name, "") != owners.get(identity)],
     )
     report.none("no name was granted twice", [n for n, count in Counter(name for name, _ in won).items() if count > 1])
     report.none("no claim is in the log twice", [i for i, count in logs.namespaces.items() if count > 1])

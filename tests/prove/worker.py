@@ -140,11 +140,12 @@ class Writer:
         self._acks.write(Ack("unknown" if open_ else "refused", ids=ids, name=f"{error.name}: {error.message}"))
 
     async def _claim(self, workspace: Workspace) -> None:
-        """Names advance with the time, so that all writers want the same ones at once."""
+        """Names advance with the time, so that all writers want the same ones at once. The description tells whose
+        claim was granted."""
         identity = new_ulid(self._runtime, self._runtime)
         name = f"claim_{self._runtime.now() // (200 * 1_000) % NAMES}"
         try:
-            await workspace.decide("catalog", CreateNamespace(identity, (name,)), actor=self._name)
+            await workspace.decide("catalog", CreateNamespace((name,), identity), actor=self._name)
         except (Refused, Unavailable, Superseded) as error:
             self._not_told(error, (identity,))
         else:

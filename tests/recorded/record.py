@@ -15,7 +15,7 @@ import argparse
 import json
 import shutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -23,7 +23,28 @@ import msgspec
 import pyarrow as pa
 
 from arco.core import DAY, HOUR, Conflict, NotFound, new_ulid
-from arco.domains.catalog import CreateNamespace, DropNamespace, RenameNamespace, UpdateNamespace
+from arco.domains.catalog import (
+    AddColumn,
+    AlterColumn,
+    AlterTable,
+    ColumnShape,
+    CreateNamespace,
+    CreateTable,
+    DescribeColumn,
+    DropColumn,
+    DropContract,
+    DropNamespace,
+    DropSla,
+    DropTable,
+    Ref,
+    RenameNamespace,
+    RenameTable,
+    ReplaceSchema,
+    SetContract,
+    SetSla,
+    UpdateNamespace,
+    UpdateTable,
+)
 from arco.domains.execution import (
     MATERIALIZATION_COMPLETED,
     MATERIALIZATION_FAILED,
@@ -113,7 +134,7 @@ async def _work_on_catalog(workspace: Workspace, runtime: FakeRuntime) -> None:
         await runtime.sleep(1.5)
 
     async def create(*path: str, **options: Any) -> None:
-        await decide(CreateNamespace(new_ulid(runtime, runtime), path, **options))
+        await decide(CreateNamespace(path, **options))
 
     compactor = workspace.logs["catalog"].compactor
     await create("sales", description="Everything sold", properties={"owner": "ann", "tier": "gold"})
@@ -122,23 +143,24 @@ async def _work_on_catalog(workspace: Workspace, runtime: FakeRuntime) -> None:
     await compactor.publish()
     await create("Büro überall")
     await create("sales", "eu", "de", properties={"country": "DE"})
-    await decide(UpdateNamespace(("sales", "us"), "North and South", {"tier": "silver"}), actor="bob")
+    await decide(UpdateNamespace(at("sales", "us"), "North and South", {"tier": "silver"}), actor="bob")
     key = f"{new_ulid(runtime, runtime)}:rename"
-    rename = RenameNamespace(("sales", "apac"), ("sales", "asia"))
+    rename = RenameNamespace(at("sales", "apac"), ("sales", "asia"))
     await decide(rename, key=key)
     await decide(rename, key=key)  # a repetition: nothing is appended
     await compactor.publish()
-    await decide(DropNamespace(("sales", "us")), actor="bob")
+    await decide(DropNamespace(at("sales", "us")), actor="bob")
     await create("sales", "us", description="Again, under a new id")
     for refused, error in (
-        (CreateNamespace(new_ulid(runtime, runtime), ("sales",)), Conflict),
-        (DropNamespace(("nowhere",)), NotFound),
+        (CreateNamespace(("sales",)), Conflict),
+        (DropNamespace(at("nowhere")), NotFound),
     ):
         try:
             await decide(refused)
         except error:
             continue
         raise AssertionError("this must be refused")
+    await _work_on_tables(decide)
     await compactor.publish()
     await decide(PinRevision("audit", 2, "the yearly audit", runtime.now() + 20 * DAY))
     await decide(PinRevision("trial", 1, "a trial", runtime.now() + DAY))
@@ -151,7 +173,69 @@ async def _work_on_catalog(workspace: Workspace, runtime: FakeRuntime) -> None:
     await create("finance")
     await create("finance", "ledger")
     await compactor.compact()
-    await decide(DropNamespace(("finance", "ledger")))  # in the log, not yet published
+    await decide(DropNamespace(at("finance", "ledger")))  # in the log, not yet published
+    await decide(DropNamespace(at("sales", "eu"), cascade=True))
+
+
+def at(*path: str) -> Ref:
+    return Ref(path=path)
+
+
+async def _work_on_tables(decide: Callable[..., Awaitable[None]]) -> None:
+    """Every command on tables, columns, contracts and SLAs, and every way in which it can be told."""
+    orders = at("sales", "orders")
+    columns = (
+        AddColumn("id", "bigint", is_nullable=False),
+        AddColumn("amount", "decimal(10,2)", description="In euros"),
+        AddColumn("buyer", "struct<name: string, mail: varchar>", pii_type="EMAIL", sensitivity="CONFIDENTIAL"),
+        AddColumn("day", "date"),
+    )
+    await decide(
+        CreateTable(
+            ("sales", "orders"),
+            format="DELTA",
+            location="data/sales/orders",
+            columns=columns,
+            description="One row an order",
+            owners=("ann", "sales@acme.com"),
+            tags={"tier": "gold"},
+            properties={"delta.minReaderVersion": "2"},
+            side="code",
+        )
+    )
+    await decide(CreateTable(("sales", "eu", "de", "rates"), columns=(AddColumn("rate", "float"),)))
+    await decide(
+        ReplaceSchema(at("sales", "eu", "de", "rates"), (ColumnShape("price", "float"), ColumnShape("day", "date")))
+    )
+    await decide(CreateTable(("sales", "eu", "visits"), format="CSV"))
+    await decide(
+        UpdateTable(orders, description="Orders, by people", owners=("bob",), tags={"tier": "silver", "pii": "yes"}),
+        actor="bob",
+    )
+    await decide(UpdateTable(orders, location=None, set_properties={"a": "1"}, remove_properties=("nothing",)))
+    await decide(SetContract(orders, terms={"delay": "1 hour"}, description="For the reports"))
+    await decide(SetSla(orders, freshness_seconds=3600, availability_percent=99.5))
+    await decide(
+        AlterTable(
+            orders,
+            (
+                AddColumn("channel", "string", description="Shop or web"),
+                AlterColumn("amount", new_name="total", data_type="decimal(12,2)"),
+                AlterColumn("id", is_nullable=True),
+                DropColumn("day"),
+            ),
+        )
+    )
+    await decide(AlterTable(orders, (AlterColumn("total", new_name="sum", inferred=True),), side="code"))
+    await decide(DescribeColumn(orders, "sum", description="In euros, with tax", pii_type="CUSTOM:price"), actor="bob")
+    await decide(RenameTable(at("sales", "eu", "visits"), ("sales", "visits")))
+    await decide(RenameTable(at("sales", "visits"), ("sales", "calls")))
+    await decide(SetContract(orders, compatibility="full", status="draft"))
+    await decide(SetContract(at("sales", "calls"), compatibility="none"))
+    await decide(SetSla(at("sales", "calls"), availability_percent=90.0))
+    await decide(DropContract(at("sales", "calls")))
+    await decide(DropSla(at("sales", "calls")))
+    await decide(DropTable(at("sales", "calls")))
 
 
 # The activity

@@ -48,7 +48,7 @@ class Bench:
         return (await self.workspace.record("activity", events, actor="w")).position
 
     async def create(self, *path: str) -> int:
-        command = CreateNamespace(new_ulid(self.runtime, self.runtime), path)
+        command = CreateNamespace(path)
         return (await self.workspace.decide("catalog", command, actor="me")).position
 
     async def publish(self, log: str = "activity") -> None:
@@ -95,7 +95,7 @@ async def decide(runtime: FakeRuntime, base: Store) -> dict[str, Counts]:
         granted = await b.count(lambda: b.create("b"))
         no = await b.count(lambda: refused(b.create("a")))
         key = new_ulid(runtime, runtime)
-        command = CreateNamespace(new_ulid(runtime, runtime), ("c",))
+        command = CreateNamespace(("c",))
         await b.workspace.decide("catalog", command, actor="me", key=key)
         again = await b.count(lambda: b.workspace.decide("catalog", command, actor="me", key=key))
         return {"decide": granted, "decide, refused": no, "decide, repeated under its request key": again}

@@ -1,10 +1,11 @@
 """The runtime on asyncio: futures outlive their waiters, time-outs cancel, tasks are held and awaited."""
 
 import asyncio
+import threading
 
 import pytest
 
-from arco.core import Mutex
+from arco.core import Mutex, Unavailable
 from arco.runtime import AsyncRuntime
 
 
@@ -113,6 +114,33 @@ def test_clocks_and_chance_are_those_of_the_machine() -> None:
         assert runtime.boottime() > boot
         assert len({runtime.bytes(16) for _ in range(10)}) == 10
         assert all(2.0 <= runtime.uniform(2.0, 3.0) <= 3.0 for _ in range(10))
+
+    asyncio.run(main())
+
+
+def test_others_go_on_while_a_long_computation_runs_and_its_end_is_the_caller_s() -> None:
+    async def main() -> None:
+        runtime = AsyncRuntime()
+        begun, over = threading.Event(), threading.Event()
+
+        def work() -> int:
+            begun.set()
+            assert over.wait(30)
+            return threading.get_ident()
+
+        async def others() -> None:
+            while not begun.is_set():
+                await runtime.sleep(0.001)
+            over.set()
+
+        runtime.spawn(others(), "others")
+        assert await runtime.offload(work) != threading.get_ident()
+
+        def fail() -> int:
+            raise Unavailable("it broke")
+
+        with pytest.raises(Unavailable, match="it broke"):
+            await runtime.offload(fail)
 
     asyncio.run(main())
 

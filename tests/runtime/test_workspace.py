@@ -18,9 +18,10 @@ from arco.core import (
     Stale,
     Superseded,
     Unavailable,
+    format_path,
     new_ulid,
 )
-from arco.domains.catalog import CATALOG, NAMES, NAMESPACES, CreateNamespace, DropNamespace
+from arco.domains.catalog import CATALOG, NAMES, NAMESPACES, CreateNamespace, DropNamespace, Ref, path_of_namespace
 from arco.domains.execution import EXECUTION, MATERIALIZATIONS, PARTITIONS
 from arco.log import InProcessForwarder, Receipt
 from arco.runtime import Incarnation, Workspace, init_workspace, read_incarnation
@@ -74,13 +75,14 @@ async def opened(runtime: FakeRuntime, store: Store, **options: Any) -> Workspac
 
 
 async def create(workspace: Workspace, *path: str, **more: Any) -> Receipt:
-    command = CreateNamespace(new_ulid(workspace.runtime, workspace.runtime), path)
+    command = CreateNamespace(path)
     return await workspace.decide("catalog", command, actor="me", **more)
 
 
 async def paths(workspace: Workspace) -> list[str]:
     snapshot = await workspace.logs["catalog"].snapshot()
-    return sorted(".".join(row) for row in (await snapshot.scan(NAMESPACES)).column("path").to_pylist())
+    ids = (await snapshot.scan(NAMESPACES)).column("namespace_id").to_pylist()
+    return sorted([format_path(await path_of_namespace(snapshot, key)) for key in ids])
 
 
 def test_what_was_decided_and_recorded_is_read_back(on_store: Callable[[Test], None]) -> None:
@@ -177,7 +179,7 @@ def test_a_request_key_makes_a_repetition_harmless() -> None:
     async def test(runtime: FakeRuntime, store: Store) -> None:
         async with await opened(runtime, store) as workspace:
             key = new_ulid(runtime, runtime)
-            command = CreateNamespace(new_ulid(runtime, runtime), ("a",))
+            command = CreateNamespace(("a",))
             first = await workspace.decide("catalog", command, actor="me", key=key)
             again = await workspace.decide("catalog", command, actor="me", key=key)
             assert (again.operation, again.position, again.replayed) == (first.operation, first.position, True)
@@ -291,7 +293,7 @@ def test_when_the_owner_is_gone_the_next_one_takes_over() -> None:
         await two.published("catalog", receipt.position)
         assert await paths(two) == ["a", "b", "c"]
         with pytest.raises(Refused):
-            await two.decide("catalog", DropNamespace(("nothing",)), actor="me")
+            await two.decide("catalog", DropNamespace(Ref(path=("nothing",))), actor="me")
         await two.close()
 
     on_memory(test)

@@ -11,17 +11,19 @@ from arco.state import (
     Layout,
     Manifest,
     Replica,
+    bucket_of,
     decode_manifest,
     digest_rows,
     empty_manifest,
     retained,
 )
+from arco.state._fold import Rows
 from tests.simulation.clients import Ask, History
 from tests.simulation.linear import NameOp, is_linearizable
 from tests.simulation.look import DirectStore, drive, floor_of, numbers_of, true_head
 from tests.simulation.node import DEFINITIONS, SCOPE, Cluster
 from tests.simulation.observe import Sight
-from tests.simulation.oracle import LogEvent, events_of, expected, observed
+from tests.simulation.oracle import WATCHED, LogEvent, events_of, expected, observed
 from tests.simulation.scheduler import Violation
 from tests.simulation.store import SimDisk
 
@@ -212,7 +214,7 @@ def _intended(view: LogView, ask: Ask) -> bool:
         return False
     wanted = ask.command.data
     return any(
-        item.event.type == "NamespaceCreated" and item.data["namespace_id"].encode() in bytes(wanted)
+        item.event.type == "NamespaceCreated" and item.data["description"].encode() in bytes(wanted)
         for item in view.events
     )
 
@@ -248,15 +250,15 @@ def check_events(view: LogView, cluster: Cluster, history: History) -> None:
         elif kind == "AttemptReleased":
             held[data["attempt"]] = ""
         elif kind == "NamespaceCreated":
-            if ".".join(data["path"]) in names:
-                raise Violation(checker, f"namespace {data['path']} created twice, at {item.position}")
-            names[".".join(data["path"])] = data["namespace_id"]
+            if data["name"] in names:
+                raise Violation(checker, f"namespace {data['name']} created twice, at {item.position}")
+            names[data["name"]] = data["namespace_id"]
         elif kind in ("NamespaceDropped", "NamespaceRenamed"):
             if data["namespace_id"] not in names.values():
                 raise Violation(checker, f"namespace {data['namespace_id']} is not there at {item.position}")
             names = {name: key for name, key in names.items() if key != data["namespace_id"]}
             if kind == "NamespaceRenamed":
-                names[".".join(data["path"])] = data["namespace_id"]
+                names[data["name"]] = data["namespace_id"]
         elif kind == "RetentionAdvanced":
             cluster.probe.path("retention advanced")
         if previous not in ("", item.writer):
@@ -318,7 +320,7 @@ def check_states(view: LogView, history: History, sample: int) -> None:
             if not manifest.skipped and found != view.digest(manifest.link.number, name):
                 raise Violation(checker, f"table {name} of revision {manifest.number} of {view.name}")
     live = view.published(view.head)
-    for name in ("namespaces", "names") if view.name == "catalog" else ("materializations", "attempts"):
+    for name in WATCHED[view.name]:
         rows = drive(live.scan(view.definition.tables[name])).to_pylist()
         _compare(view, "state agrees with the log", name, int(view.head.watermark), rows)
     rejected = drive(live.scan(view.definition.tables["rejections"])).to_pylist()
@@ -352,13 +354,18 @@ def check_live_replicas(view: LogView, cluster: Cluster) -> None:
 
 def _compare_memory(node: str, live: Replica, anew: Replica, table: str) -> None:
     """Every bucket in memory holds exactly what the fold of the log holds."""
-    for bucket, groups in live._rows[table].items():
-        wanted = {group: rows for group, rows in anew._rows[table].get(bucket, {}).items() if rows}
-        found = {group: rows for group, rows in groups.items() if rows}
-        if table in live.retention:
-            continue  # expired rows may or may not still be in memory
-        if found != wanted:
-            raise Violation("replicas equal revisions", f"{node}: bucket {bucket} of {table} at {live.link.number}")
+    if table in live.retention:
+        return  # expired rows may or may not still be in memory
+    wanted: dict[int, dict[str, Rows]] = {}
+    for group, rows in anew.dirty.get(table, {}).items():  # folded from nothing, so it is all there
+        present = {key: versioned for key, versioned in rows.items() if versioned[1] is not None}
+        if present:
+            wanted.setdefault(bucket_of(group), {})[group] = present
+    for number, bucket in live._buckets[table].items():
+        names = {*bucket.groups, *(bucket._stored._groups.to_pylist() if bucket._stored else ())}
+        found = {group: dict(bucket.find(group)) for group in names if bucket.find(group)}
+        if found != wanted.get(number, {}):
+            raise Violation("replicas equal revisions", f"{node}: bucket {number} of {table} at {live.link.number}")
 
 
 def check_retained(view: LogView) -> None:

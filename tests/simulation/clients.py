@@ -29,13 +29,29 @@ from arco.core import (
     Unavailable,
     new_ulid,
 )
-from arco.domains.catalog import NAMES, CreateNamespace, DropNamespace, RenameNamespace, UpdateNamespace
+from arco.domains.catalog import (
+    NAMES,
+    ROOT,
+    AddColumn,
+    AlterColumn,
+    AlterTable,
+    CreateNamespace,
+    CreateTable,
+    DropColumn,
+    DropNamespace,
+    DropTable,
+    Ref,
+    RenameNamespace,
+    RenameTable,
+    UpdateNamespace,
+)
 from arco.domains.execution import MATERIALIZATION_COMPLETED, DataFile, MaterializationCompleted
 from arco.log import Command, NewEvent, Receipt
 from arco.state import AdvanceRetention, PinRevision, ReleasePin, Snapshot, new_event
 from tests.simulation.claims import Claim, Finish, Release, Reserve
 from tests.simulation.look import true_head
 from tests.simulation.node import Cluster, Node
+from tests.simulation.oracle import WATCHED
 from tests.simulation.scheduler import Violation
 
 __all__ = ["Ask", "Asking", "History", "NameRead", "Reading", "TableRead"]
@@ -45,6 +61,10 @@ KINDS = {
     "drop": 6,
     "rename": 2,
     "update": 2,
+    "table": 2,
+    "alter": 3,
+    "move": 1,
+    "remove": 1,
     "claim": 6,
     "reserve": 2,
     "finish": 3,
@@ -59,6 +79,8 @@ KINDS = {
 
 NAMES_USED = ("n0", "n1", "n2")
 RENAMED = ("r0", "r1")
+"""Never dropped, so that they may hold tables."""
+COLUMNS_USED = ("a", "b", "c")
 ATTEMPTS_USED = ("t0", "t1", "t2", "t3")
 ASSETS = tuple(f"01ARZ3NDEKTSV4RRFFQ69G5F{index:02d}" for index in range(2))
 
@@ -170,13 +192,21 @@ class Asking:
         match kind:
             case "create":
                 path = (first,) if self.random.random() < 0.2 else (name,)
-                return "catalog", path[0], CreateNamespace(self._ulid(node), path)
+                return "catalog", path[0], CreateNamespace(path, self._ulid(node))
             case "drop":
-                return "catalog", name, DropNamespace((name,))
+                return "catalog", name, DropNamespace(Ref(path=(name,)))
             case "rename":
-                return "catalog", first, RenameNamespace((first,), (second,))
+                return "catalog", first, RenameNamespace(Ref(path=(first,)), (second,))
             case "update":
-                return "catalog", name, UpdateNamespace((name,), self._ulid(node))
+                return "catalog", name, UpdateNamespace(Ref(path=(name,)), self._ulid(node))
+            case "table":
+                return "catalog", "t", CreateTable((first, "t"), columns=(AddColumn("a", "int"),))
+            case "alter":
+                return "catalog", "t", AlterTable(Ref(path=(first, "t")), (self._column_change(),))
+            case "move":
+                return "catalog", "t", RenameTable(Ref(path=(first, "t")), (second, "t"))
+            case "remove":
+                return "catalog", "t", DropTable(Ref(path=(first, "t")))
             case "claim":
                 return "activity", attempt, Claim(attempt, worker)
             case "reserve":
@@ -192,6 +222,11 @@ class Asking:
             case _:
                 before = now - self.random.randrange(HOUR)
                 return "activity", "", AdvanceRetention("materializations", before)
+
+    def _column_change(self) -> AddColumn | AlterColumn | DropColumn:
+        one, other = self.random.sample(COLUMNS_USED, 2)
+        changes = (AddColumn(one, "int"), AlterColumn(one, new_name=other), DropColumn(one))
+        return self.random.choice(changes)
 
     def materialization(self, node: Node) -> NewEvent:
         now = node.runtime.now()
@@ -305,7 +340,7 @@ class Reading:
         log = node.log("catalog")
         invoked = self.history.tick()
         await log.follower.catch_up()
-        found = await log.replica.get(NAMES, "", ("", name))
+        found = await log.replica.get(NAMES, ROOT, (ROOT, "namespace", name))
         self.history.names.append(NameRead(name, invoked, self.history.tick(), found is not None))
         self._forward_only(node, "catalog", 0, log.replica.watermark)
 
@@ -332,7 +367,7 @@ class Reading:
         await self._note(snapshot, name)
 
     async def _note(self, snapshot: Snapshot, log: str) -> None:
-        table = self.random.choice(("namespaces", "names") if log == "catalog" else ("materializations", "attempts"))
+        table = self.random.choice(WATCHED[log])
         try:
             data = await snapshot.scan(snapshot.table(table))
         except LostObject as error:

@@ -7,7 +7,10 @@ import msgspec
 
 from arco.log import Event, Segment, position_of
 
-__all__ = ["LogEvent", "events_of", "expected", "observed"]
+__all__ = ["WATCHED", "LogEvent", "events_of", "expected", "observed"]
+
+WATCHED = {"catalog": ("namespaces", "tables", "columns", "names"), "activity": ("materializations", "attempts")}
+"""The tables of each log that the oracle knows."""
 
 
 @dataclass(frozen=True)
@@ -33,36 +36,62 @@ def events_of(segments: list[Segment]) -> list[LogEvent]:
 def expected(events: list[LogEvent], position: int, table: str) -> dict[Any, Any]:
     """Key to the columns that matter, from the events up to a position."""
     before = [event for event in events if event.position <= position]
-    if table in ("namespaces", "names"):
-        found = _namespaces(before)
-        return found if table == "namespaces" else {("", path[0]): key for key, (path, _) in found.items()}
+    if table in WATCHED["catalog"]:
+        return _catalog(before)[table]
     return _attempts(before) if table == "attempts" else _materializations(before)
 
 
 def observed(table: str, rows: list[dict[str, Any]]) -> dict[Any, Any]:
     """The same columns of rows as a reader got them."""
     if table == "namespaces":
-        return {row["namespace_id"]: (tuple(row["path"]), row["description"]) for row in rows}
+        return {row["namespace_id"]: (row["parent_id"], row["name"], row["description"]) for row in rows}
+    if table == "tables":
+        return {row["table_id"]: (row["namespace_id"], row["name"], row["schema_version"]) for row in rows}
+    if table == "columns":
+        return {row["column_id"]: (row["table_id"], row["name"], row["status"]) for row in rows}
     if table == "names":
-        return {(row["parent"], row["name"]): row["namespace_id"] for row in rows}
+        return {(row["parent_id"], row["kind"], row["name"]): row["object_id"] for row in rows}
     if table == "attempts":
         return {row["attempt"]: (row["worker"], row["state"], row["grants"]) for row in rows}
     return {row["materialization_id"]: (row["partition_id"], row["row_count"]) for row in rows}
 
 
-def _namespaces(events: list[LogEvent]) -> dict[str, tuple[tuple[str, ...], str | None]]:
-    found: dict[str, tuple[tuple[str, ...], str | None]] = {}
+def _catalog(events: list[LogEvent]) -> dict[str, dict[Any, Any]]:
+    namespaces: dict[str, tuple[str, str, str | None]] = {}
+    tables: dict[str, tuple[str, str, int]] = {}
+    columns: dict[str, tuple[str, str, str]] = {}
     for item in events:
         kind, data = item.event.type, item.data
-        if kind == "NamespaceCreated":
-            found[data["namespace_id"]] = (tuple(data["path"]), data.get("description"))
-        elif kind == "NamespaceDropped":
-            del found[data["namespace_id"]]
-        elif kind == "NamespaceRenamed":
-            found[data["namespace_id"]] = (tuple(data["path"]), found[data["namespace_id"]][1])
-        elif kind == "NamespaceUpdated":
-            found[data["namespace_id"]] = (found[data["namespace_id"]][0], data["description"])
-    return found
+        match kind:
+            case "NamespaceCreated":
+                namespaces[data["namespace_id"]] = (data["parent_id"], data["name"], data.get("description"))
+            case "NamespaceDropped":
+                del namespaces[data["namespace_id"]]
+            case "NamespaceRenamed":
+                namespaces[data["namespace_id"]] = (
+                    data["parent_id"],
+                    data["name"],
+                    namespaces[data["namespace_id"]][2],
+                )
+            case "NamespaceUpdated":
+                namespaces[data["namespace_id"]] = (*namespaces[data["namespace_id"]][:2], data["description"])
+            case "TableCreated":
+                tables[data["table_id"]] = (data["namespace_id"], data["name"], 1)
+                columns |= {new["column_id"]: (data["table_id"], new["name"], "active") for new in data["columns"]}
+            case "TableRenamed":
+                tables[data["table_id"]] = (data["namespace_id"], data["name"], tables[data["table_id"]][2])
+            case "TableDropped":
+                del tables[data["table_id"]]
+                columns = {key: row for key, row in columns.items() if row[0] != data["table_id"]}
+            case "SchemaChanged":
+                namespace, name, version = tables[data["table_id"]]
+                tables[data["table_id"]] = (namespace, name, version + 1)
+                changed = (*data.get("added", ()), *data.get("altered", ()))
+                columns |= {new["column_id"]: (data["table_id"], new["name"], "active") for new in changed}
+                columns |= {key: (*columns[key][:2], "inactive") for key in data.get("dropped", ())}
+    names = {(parent, "namespace", name): key for key, (parent, name, _) in namespaces.items()}
+    names |= {(namespace, "table", name): key for key, (namespace, name, _) in tables.items()}
+    return {"namespaces": namespaces, "tables": tables, "columns": columns, "names": names}
 
 
 def _attempts(events: list[LogEvent]) -> dict[str, tuple[str, str, int]]:

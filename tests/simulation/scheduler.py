@@ -350,3 +350,6 @@ class SimRuntime(Runtime):
             raise TimeoutError
         result: T = await task
         return result
+
+    async def offload(self, work: Callable[[], T]) -> T:
+        return work()

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from arco.core import Corrupt
-from arco.domains.catalog import CreateNamespace, DropNamespace, UpdateNamespace
+from arco.domains.catalog import CreateNamespace, DropNamespace, Ref, UpdateNamespace
 from arco.state import Cadence
 from tests.simulation.checkers import check_deletion, check_everything
 from tests.simulation.clients import Ask, Asking, History, Reading
@@ -55,13 +55,13 @@ class Stage:
         return ask
 
     async def create(self, node: Node, name: str) -> Ask:
-        return await self.ask(node, "catalog", "create", name, CreateNamespace(self.asking._ulid(node), (name,)))
+        return await self.ask(node, "catalog", "create", name, CreateNamespace((name,), self.asking._ulid(node)))
 
     async def update(self, node: Node, name: str, text: str) -> Ask:
-        return await self.ask(node, "catalog", "update", name, UpdateNamespace((name,), text))
+        return await self.ask(node, "catalog", "update", name, UpdateNamespace(Ref(path=(name,)), text))
 
     async def drop(self, node: Node, name: str) -> Ask:
-        return await self.ask(node, "catalog", "drop", name, DropNamespace((name,)))
+        return await self.ask(node, "catalog", "drop", name, DropNamespace(Ref(path=(name,))))
 
     async def publish(self, node: Node, log: str = "catalog") -> int:
         """Everything that is appended, published by this node. The revision's number."""

@@ -97,7 +97,7 @@ async def _record(stage: Stage, node: Node) -> None:
 
 
 async def _decide(stage: Stage, node: Node) -> None:
-    make = CreateNamespace(stage.asking._ulid(node), ("n7",))
+    make = CreateNamespace(("n7",), stage.asking._ulid(node))
     await _again(stage, node, lambda: stage.asking.ask(node, "catalog", "create", "n7", make))
 
 

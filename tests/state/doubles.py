@@ -27,6 +27,7 @@ from arco.state import (
     empty_manifest,
     snapshot_at_position,
     snapshot_at_revision,
+    snapshot_at_time,
 )
 from arco.storage import MemoryStore, RequestCounts, Role, RoleStore, Scope, Store
 from arco.storage import Sequence as Numbers
@@ -169,6 +170,12 @@ class Node:
         head = (await revisions.head()).manifest
         log = self.follower.sequence
         return await snapshot_at_position(self.definition, self.store, self.place, revisions, log, head, position)
+
+    async def at_time(self, time: int) -> Snapshot:
+        revisions = Revisions(self.store, self.place, self.runtime)
+        head = (await revisions.head()).manifest
+        log = self.follower.sequence
+        return await snapshot_at_time(self.definition, self.store, self.place, revisions, log, head, time)
 
     async def digests(self) -> dict[str, str]:
         return await digests(self.definition, await self.snapshot())

@@ -4,8 +4,25 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from arco.domains.catalog import CATALOG
-from arco.domains.catalog.events import NamespaceCreated, NamespaceDropped, NamespaceRenamed, NamespaceUpdated
+from arco.domains.catalog import CATALOG, ROOT, Declared
+from arco.domains.catalog.events import (
+    AddedColumn,
+    AlteredColumn,
+    ColumnDescribed,
+    ContractDropped,
+    ContractSet,
+    NamespaceCreated,
+    NamespaceDropped,
+    NamespaceRenamed,
+    NamespaceUpdated,
+    SchemaChanged,
+    SlaDropped,
+    SlaSet,
+    TableCreated,
+    TableDropped,
+    TableRenamed,
+    TableUpdated,
+)
 from arco.domains.execution import EXECUTION, ColumnStats, DataFile, MaterializationCompleted, MaterializationFailed
 from arco.log import Event
 from arco.state import define_log
@@ -88,24 +105,28 @@ def retention(table: str, before: int) -> Event:
 ids = st.sampled_from("abc")
 times = st.integers(0, 5).map(lambda step: START + step)
 
-catalog_events = st.one_of(
+parents = st.sampled_from([ROOT, "ns-a", "ns-b"])
+
+namespace_events = st.one_of(
     st.builds(
-        lambda i, path, keyed: event(
+        lambda i, parent, name, keyed: event(
             "NamespaceCreated",
-            NamespaceCreated(f"ns-{i}", tuple(path), None, {"k": i}),
+            NamespaceCreated(f"ns-{i}", parent, name, None, {"k": i}),
             operation=f"create-{i}",
             command="CreateNamespace",
             key=f"key-{i}" if keyed else "",
         ),
         ids,
-        st.lists(ids, min_size=1, max_size=3),
+        parents,
+        ids,
         st.booleans(),
     ),
     st.builds(lambda i, text: event("NamespaceUpdated", NamespaceUpdated(f"ns-{i}", text, {})), ids, ids),
     st.builds(
-        lambda i, path: event("NamespaceRenamed", NamespaceRenamed(f"ns-{i}", tuple(path))),
+        lambda i, parent, name: event("NamespaceRenamed", NamespaceRenamed(f"ns-{i}", parent, name)),
         ids,
-        st.lists(ids, min_size=1, max_size=2),
+        parents,
+        ids,
     ),
     st.builds(lambda i: event("NamespaceDropped", NamespaceDropped(f"ns-{i}"), command="DropNamespace"), ids),
     st.builds(lambda i: event("RevisionPinned", {"pin_id": i, "revision": 1, "reason": "", "expires_at": 9}), ids),
@@ -114,6 +135,48 @@ catalog_events = st.one_of(
     st.just(event("NamespaceCreated", {}, version=9)),
     st.just(event("ViewCreated", {"view": "v"})),
 )
+
+table_ids = st.sampled_from(["t-a", "t-b"])
+columns = st.builds(
+    AddedColumn,
+    st.sampled_from(["c-1", "c-2", "c-3"]),
+    ids,
+    st.sampled_from(["int", "string"]),
+    st.booleans(),
+    ui_description=st.none() | ids,
+)
+declared = st.builds(Declared, st.none() | ids, st.lists(ids, max_size=2).map(tuple), st.dictionaries(ids, ids))
+column_ids = st.sampled_from(["c-1", "c-2", "c-3"])
+
+
+def some(items: st.SearchStrategy[Any]) -> st.SearchStrategy[tuple[Any, ...]]:
+    return st.lists(items, max_size=2).map(tuple)
+
+
+table_events = st.one_of(
+    [
+        st.builds(
+            TableCreated, table_ids, parents, ids, st.just("CSV"), columns=some(columns), code=declared, ui=declared
+        ),
+        st.builds(TableUpdated, table_ids, st.none(), st.dictionaries(ids, ids, max_size=2), declared, declared),
+        st.builds(TableRenamed, table_ids, parents, ids),
+        st.builds(TableDropped, table_ids),
+        st.builds(
+            SchemaChanged,
+            table_ids,
+            some(columns),
+            some(st.builds(AlteredColumn, column_ids, ids, st.just("long"), st.booleans(), inferred=st.booleans())),
+            some(column_ids),
+        ),
+        st.builds(ColumnDescribed, table_ids, column_ids, st.none(), ids, st.none(), st.none() | st.just("PUBLIC")),
+        st.builds(ContractSet, table_ids, st.just("full"), st.just("active"), st.none(), st.just({})),
+        st.builds(ContractDropped, table_ids),
+        st.builds(SlaSet, table_ids, st.integers(1, 3), st.none() | st.just(99.5), st.none()),
+        st.builds(SlaDropped, table_ids),
+    ]
+).map(lambda payload: event(type(payload).__name__, payload))
+
+catalog_events = namespace_events | table_events
 
 activity_events = st.one_of(
     st.builds(

@@ -1,5 +1,6 @@
 """Rows to Parquet and back: every row class, tombstones, nulls, columns that are newer than the file."""
 
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -9,12 +10,21 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from arco.core import Corrupt
-from arco.domains.catalog import NAMES, NAMESPACES
+from arco.domains.catalog import CATALOG, Declared, FormerColumnName, SchemaColumn
 from arco.domains.execution import MATERIALIZATIONS, PARTITIONS, ColumnStats, DataFile, Materialization
 from arco.state import OPERATIONS, PINS, REJECTIONS, REQUESTS, Kind, Table, bucket_of, digest_rows
 from arco.state._codec import from_arrow, newest, read_parquet, sort_rows, to_arrow, to_parquet
 from arco.state._fold import Rows
 from arco.state._table import Time
+
+
+class Name(msgspec.Struct, frozen=True):
+    parent: str
+    name: str
+    owner: str
+
+
+NAMES = Table("names", Name, Kind.IMAGE, ("parent", "name"), "parent")
 
 texts = st.text(st.characters(codec="utf-8"), max_size=4)
 numbers = st.integers(-(2**63), 2**63 - 1)
@@ -22,6 +32,8 @@ times = st.integers(-(10**15), 4 * 10**15)
 few = st.sampled_from(["a", "b", "c"])
 
 stats = st.builds(ColumnStats, texts, numbers, st.none() | texts, st.none() | texts, st.none() | numbers)
+pairs = st.dictionaries(texts, texts, max_size=3)
+declared = st.builds(Declared, st.none() | texts, st.lists(texts, max_size=2).map(tuple), pairs)
 files = st.builds(DataFile, texts, numbers, numbers, st.lists(stats, max_size=2).map(tuple))
 
 
@@ -29,9 +41,22 @@ def rows_of(table: Table) -> st.SearchStrategy[msgspec.Struct]:
     """Any row of a table; keys and groups from a small space."""
     by_type = {
         "files": st.lists(files, max_size=2).map(tuple),
-        "path": st.lists(texts, max_size=3),
-        "properties": st.dictionaries(texts, texts, max_size=3),
+        "properties": pairs,
+        "tags": pairs,
+        "terms": pairs,
+        "owners": st.lists(texts, max_size=3).map(tuple),
+        "code": declared,
+        "ui": declared,
+        "former_names": st.lists(st.builds(FormerColumnName, texts, numbers, st.booleans()), max_size=2).map(tuple),
+        "columns": st.lists(st.builds(SchemaColumn, texts, texts, texts, st.booleans()), max_size=2).map(tuple),
     }
+    by_kind: list[tuple[Callable[[pa.DataType], bool], st.SearchStrategy[object]]] = [
+        (pa.types.is_string, texts),
+        (pa.types.is_timestamp, times),
+        (pa.types.is_boolean, st.booleans()),
+        (pa.types.is_floating, st.floats(allow_nan=False)),
+        (pa.types.is_integer, numbers),
+    ]
     hints = msgspec.structs.fields(table.row)
     columns: dict[str, st.SearchStrategy[object]] = {}
     for field in hints:
@@ -41,13 +66,13 @@ def rows_of(table: Table) -> st.SearchStrategy[msgspec.Struct]:
             columns[field.name] = by_type[field.name]
         else:
             kind = table.schema.field(field.name).type
-            values = texts if pa.types.is_string(kind) else times if pa.types.is_timestamp(kind) else numbers
+            values = next(found for is_kind, found in by_kind if is_kind(kind))
             optional = type(None) in getattr(field.type, "__args__", ())
             columns[field.name] = st.none() | values if optional else values
     return st.builds(table.row, **columns)
 
 
-ALL = [NAMESPACES, NAMES, MATERIALIZATIONS, PARTITIONS, OPERATIONS, REQUESTS, PINS, REJECTIONS]
+ALL = [*CATALOG.tables, MATERIALIZATIONS, PARTITIONS, OPERATIONS, REQUESTS, PINS, REJECTIONS]
 
 
 @pytest.mark.parametrize("table", ALL, ids=lambda table: table.name)
@@ -72,7 +97,7 @@ def test_every_row_class_survives_a_file(table: Table) -> None:
 
 
 def test_rows_are_sorted_by_bucket_group_and_key_and_carry_their_bucket() -> None:
-    groups = {group: {(group, name): (7, NAMES.row(group, name, "id")) for name in "zya"} for group in "fedcba"}
+    groups = {group: {(group, name): (7, Name(group, name, "id")) for name in "zya"} for group in "fedcba"}
     data = to_arrow(NAMES, groups.items())  # type: ignore[arg-type]
     found = list(zip(*(data.column(name).to_pylist() for name in ("_bucket", "parent", "name")), strict=True))
     assert found == sorted(found)
@@ -85,7 +110,7 @@ def test_a_tombstone_keeps_its_key_and_group_and_nothing_else() -> None:
         {
             "parent": "p",
             "name": "n",
-            "namespace_id": None,
+            "owner": None,
             "_position": 9,
             "_bucket": bucket_of("p"),
             "_deleted": True,
@@ -118,14 +143,12 @@ def test_a_column_added_later_reads_as_null_in_older_files() -> None:
 
 
 def test_of_images_the_newest_of_each_key_is_left() -> None:
-    one = to_arrow(
-        NAMES, [("p", {("p", "n"): (1, NAMES.row("p", "n", "old")), ("p", "m"): (1, NAMES.row("p", "m", "x"))})]
-    )
-    two = to_arrow(NAMES, [("p", {("p", "n"): (2, NAMES.row("p", "n", "new"))})])
+    one = to_arrow(NAMES, [("p", {("p", "n"): (1, Name("p", "n", "old")), ("p", "m"): (1, Name("p", "m", "x"))})])
+    two = to_arrow(NAMES, [("p", {("p", "n"): (2, Name("p", "n", "new"))})])
     merged = newest(NAMES, sort_rows(NAMES, pa.concat_tables([one, two]).combine_chunks()))
-    assert merged.select(["name", "namespace_id"]).to_pylist() == [
-        {"name": "m", "namespace_id": "x"},
-        {"name": "n", "namespace_id": "new"},
+    assert merged.select(["name", "owner"]).to_pylist() == [
+        {"name": "m", "owner": "x"},
+        {"name": "n", "owner": "new"},
     ]
     assert newest(NAMES, two).equals(two)
 
@@ -150,10 +173,10 @@ def test_nested_files_come_back_with_their_statistics() -> None:
 
 
 def test_equal_rows_have_equal_digests_in_any_order_and_unequal_ones_do_not() -> None:
-    rows = [NAMES.row("p", name, "id") for name in "abc"]
-    data = to_arrow(NAMES, [("p", {("p", row.name): (1, row) for row in rows})])  # type: ignore[attr-defined]
+    rows = [Name("p", name, "id") for name in "abc"]
+    data = to_arrow(NAMES, [("p", {("p", row.name): (1, row) for row in rows})])
     turned = data.take(pa.array([2, 0, 1]))
     assert digest_rows(NAMES, turned) == digest_rows(NAMES, data)
     assert digest_rows(NAMES, data.slice(1)) != digest_rows(NAMES, data)
-    moved = to_arrow(NAMES, [("p", {("p", row.name): (2, row) for row in rows})])  # type: ignore[attr-defined]
+    moved = to_arrow(NAMES, [("p", {("p", row.name): (2, row) for row in rows})])
     assert digest_rows(NAMES, moved) != digest_rows(NAMES, data)

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from arco.core import Invalid
-from arco.domains.catalog import CATALOG, NAMES, NAMESPACES
+from arco.domains.catalog import CATALOG, NAMES, NAMESPACES, ROOT
 from arco.domains.execution import EXECUTION, MATERIALIZATIONS, PARTITIONS
 from arco.log import Event
 from arco.state import (
@@ -278,35 +278,32 @@ def test_publishing_reloading_and_evicting_at_any_point_changes_nothing(
 
 
 async def names(source: object) -> dict[str, str]:
-    return {
-        ".".join([*filter(None, row["parent"].split("\x1f")), row["name"]]): row["namespace_id"]
-        for row in await rows_of(source, NAMES)
-    }
+    return {f"{row['parent_id']}.{row['name']}": row["object_id"] for row in await rows_of(source, NAMES)}
 
 
 def test_names_follow_renames_and_drops() -> None:
-    def created(key: str, *path: str) -> Event:
-        return event("NamespaceCreated", {"namespace_id": key, "path": path})
+    def created(key: str, parent: str, name: str) -> Event:
+        return event("NamespaceCreated", {"namespace_id": key, "parent_id": parent, "name": name})
 
-    def renamed(key: str, *path: str) -> Event:
-        return event("NamespaceRenamed", {"namespace_id": key, "path": path})
+    def renamed(key: str, parent: str, name: str) -> Event:
+        return event("NamespaceRenamed", {"namespace_id": key, "parent_id": parent, "name": name})
 
     def dropped(key: str) -> Event:
         return event("NamespaceDropped", {"namespace_id": key})
 
     steps: list[tuple[Event, dict[str, str]]] = [
-        (created("1", "a"), {"a": "1"}),
-        (created("2", "a", "b"), {"a": "1", "a.b": "2"}),
-        (renamed("2", "a", "c"), {"a": "1", "a.c": "2"}),
-        (renamed("2", "b"), {"a": "1", "b": "2"}),
-        (created("3", "a", "c"), {"a": "1", "b": "2", "a.c": "3"}),
+        (created("1", ROOT, "a"), {"root.a": "1"}),
+        (created("2", "1", "b"), {"root.a": "1", "1.b": "2"}),
+        (renamed("2", "1", "c"), {"root.a": "1", "1.c": "2"}),
+        (renamed("2", ROOT, "b"), {"root.a": "1", "root.b": "2"}),
+        (created("3", "1", "c"), {"root.a": "1", "root.b": "2", "1.c": "3"}),
         (
             event("NamespaceUpdated", {"namespace_id": "3", "description": "d", "properties": {}}),
-            {"a": "1", "b": "2", "a.c": "3"},
+            {"root.a": "1", "root.b": "2", "1.c": "3"},
         ),
-        (dropped("3"), {"a": "1", "b": "2"}),
-        (dropped("1"), {"b": "2"}),
-        (created("3", "a"), {"b": "2", "a": "3"}),
+        (dropped("3"), {"root.a": "1", "root.b": "2"}),
+        (dropped("1"), {"root.b": "2"}),
+        (created("3", ROOT, "a"), {"root.b": "2", "root.a": "3"}),
     ]
 
     async def main() -> None:
@@ -315,7 +312,8 @@ def test_names_follow_renames_and_drops() -> None:
             for batches in ([segments_of([events])], [[found] for found in segments_of([[e] for e in events])]):
                 replica = await replica_of(CATALOG_LOG, batches)
                 assert await names(replica) == steps[upto - 1][1]
-                listed = {".".join(row["path"]): row["namespace_id"] for row in await rows_of(replica, NAMESPACES)}
+                rows = await rows_of(replica, NAMESPACES)
+                listed = {f"{row['parent_id']}.{row['name']}": row["namespace_id"] for row in rows}
                 assert listed == steps[upto - 1][1]
 
     asyncio.run(main())
@@ -361,7 +359,7 @@ def test_definitions_that_do_not_fit_together_are_refused() -> None:
     with pytest.raises(Invalid, match="undeclared events"):
         Domain("bad", "activity", 1, (), (stage,))
     with pytest.raises(Invalid, match="no earlier stage"):
-        Domain("bad", "catalog", 1, CATALOG.events, (CATALOG.stages[1], CATALOG.stages[0]))
+        Domain("bad", "catalog", 1, CATALOG.events, (CATALOG.stages[2], CATALOG.stages[0]))
 
 
 def test_facts_are_never_deleted_or_written_twice_and_rows_stay_in_their_group() -> None:

@@ -4,12 +4,12 @@ import asyncio
 import random
 from collections.abc import Iterable
 
+import msgspec
 import pyarrow as pa
 import pytest
 
-from arco.domains.catalog import NAMES, Name
 from arco.domains.execution import MATERIALIZATIONS
-from arco.state import File, Layer, LayerReader, Layout, Manifest, Pending, Table, bucket_of, empty_manifest
+from arco.state import File, Kind, Layer, LayerReader, Layout, Manifest, Pending, Table, bucket_of, empty_manifest
 from arco.state._codec import to_arrow
 from arco.state._files import FileWriter, describe
 from arco.state._fold import Rows
@@ -21,6 +21,15 @@ from tests.state.doubles import PLACE, replica_of, segments_of
 from tests.state.histories import ACTIVITY, completed
 
 Model = dict[tuple[str, str], str]
+
+
+class Name(msgspec.Struct, frozen=True):
+    parent: str
+    name: str
+    owner: str
+
+
+NAMES = Table("names", Name, Kind.IMAGE, ("parent", "name"), "parent")
 
 
 class Shelf(LayerReader):
@@ -91,7 +100,7 @@ async def add_delta(
 
 async def seen(layers: tuple[Layer, ...], reader: LayerReader, buckets: set[int] | None = None) -> Model:
     data = await scan(reader, NAMES, layers, None, None, buckets)
-    return {(row["parent"], row["name"]): row["namespace_id"] for row in data.to_pylist()}
+    return {(row["parent"], row["name"]): row["owner"] for row in data.to_pylist()}
 
 
 def any_neighbours(layers: tuple[Layer, ...], chance: random.Random) -> list[Layer]:

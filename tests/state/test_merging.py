@@ -1,17 +1,18 @@
 """Merges beside publishing: announced, done, adopted, or left to others."""
 
 import asyncio
+import threading
 
 import pytest
 
 from arco.core import Corrupt
-from arco.state import (
-    Cadence,
-)
-from arco.storage import StoreFailed
-from tests.state.doubles import ROOT
-from tests.state.toy import dropped, noted
-from tests.state.world import Crash, Recording, World, append, running, simulate
+from arco.runtime import AsyncRuntime
+from arco.state import Cadence, LocalRunner, MergeJob, _beside, _files, _layers
+from arco.storage import MemoryStore, StoreFailed
+from tests.doubles import FakeRuntime
+from tests.state.doubles import PLACE, ROOT, Journal, open_node
+from tests.state.toy import NOTES, dropped, noted
+from tests.state.world import TOY, Crash, Recording, World, append, running, simulate
 
 
 def test_a_merge_is_announced_done_and_adopted() -> None:
@@ -207,3 +208,37 @@ def test_closing_leaves_a_merge_for_the_next_compactor() -> None:
         assert [layer.level for layer in (await heir.compactor.compact()).layers_of("notes")] == [1]
 
     simulate(test)
+
+
+def test_large_layers_are_decoded_sorted_and_encoded_beside_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_beside, "LARGE_ROWS", 1)
+    threads: dict[str, set[int]] = {}
+
+    def watch(module: object, name: str) -> None:
+        work = getattr(module, name)
+
+        def watched(*args: object) -> object:
+            threads.setdefault(name, set()).add(threading.get_ident())
+            return work(*args)
+
+        monkeypatch.setattr(module, name, watched)
+
+    for module, name in ((_layers, "read_parquet"), (_layers, "sort_rows"), (_files, "to_parquet")):
+        watch(module, name)
+
+    async def main() -> None:
+        runtime = AsyncRuntime()
+        store = MemoryStore(runtime)
+        journal = Journal(store, FakeRuntime())
+        node = await open_node(FakeRuntime(), store, TOY, cadence=Cadence(fan_in=99))
+        for number in range(3):
+            await journal.append(noted(f"n{number}", "x"), noted("again", str(number)))
+            await node.publish()
+        layers = tuple(node.compactor.head.manifest.layers_of("notes"))
+        threads.clear()
+        (merged,) = await LocalRunner(node.store, PLACE, runtime).merge(MergeJob(NOTES, layers, True, None, "9-m"))
+        assert merged.rows == 4
+        assert set(threads) == {"read_parquet", "sort_rows", "to_parquet"}
+        assert all(threading.get_ident() not in found for found in threads.values())
+
+    asyncio.run(main())

@@ -41,8 +41,10 @@ def test_a_bucket_that_loads_while_it_is_changed_published_and_evicted_is_not_in
 
 def recount(node: Node) -> int:
     """The rows in memory, one by one."""
-    tables: Any = node.replica._rows
-    return sum(len(rows) for buckets in tables.values() for groups in buckets.values() for rows in groups.values())
+    tables: Any = node.replica._buckets
+    buckets = [bucket for found in tables.values() for bucket in found.values()]
+    arrow = sum(len(bucket._stored) for bucket in buckets if bucket._stored is not None)
+    return arrow + sum(len(rows) for bucket in buckets for rows in bucket.groups.values())
 
 
 notes = st.sampled_from([f"n{number}" for number in range(8)])

@@ -3,10 +3,11 @@
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from arco.core import Invalid, LostObject, NotFound, Outdated, Stale
 from arco.domains.execution import MATERIALIZATIONS, PARTITIONS
-from arco.log import Event
+from arco.log import Event, Link, Segment
 from arco.state import Cadence, Kind, snapshot_at_revision
 from arco.storage import MemoryStore
 from tests.doubles import START, FakeRuntime, run
@@ -21,7 +22,7 @@ both = st.one_of(
 )
 
 
-@settings(deadline=None, max_examples=25)
+@settings(deadline=None, max_examples=12)
 @given(both, st.sets(st.integers(0, 8)))
 def test_the_state_at_any_position_is_the_fold_of_everything_up_to_it(history: tuple, publishes: set[int]) -> None:
     definition, segments = history
@@ -250,5 +251,95 @@ def test_pruned_scans_are_full_scans_with_a_filter(
         assert pruned.to_pylist() == [row for row, made in zip(whole, micros, strict=True) if first <= made <= last]
         some = await snapshot.scan(NOTES, groups=groups)
         assert some.to_pylist() == [row for row in whole if row["note"] in groups]
+
+    simulate(test)
+
+
+@settings(deadline=None, max_examples=40)
+@given(
+    both,
+    st.lists(st.tuples(st.integers(0, 3), st.booleans()), min_size=8, max_size=8),
+    st.integers(-120, 120),
+    st.lists(st.tuples(st.integers(0, 8), st.integers(-1, 1)), min_size=1, max_size=3),
+)
+def test_the_state_at_any_time_is_the_fold_of_what_was_received_by_then(
+    history: tuple, pauses: list[tuple[int, bool]], skew: int, asked: list[tuple[int, int]]
+) -> None:
+    """Whatever the clock of the compactor says: revisions only save work."""
+    definition, segments = history
+
+    async def main() -> None:
+        runtime, wrong = FakeRuntime(), FakeRuntime()
+        wrong.set_back(skew * 1_000_000)
+        store = MemoryStore(runtime)
+        journal, node = Journal(store, runtime), await open_node(wrong, store, definition, cadence=Cadence(fan_in=3))
+        received: list[int] = []
+        for number, events in enumerate(segments):
+            pause, publish = pauses[number % len(pauses)]
+            await runtime.sleep(pause)
+            await journal.append(*events)
+            received.append(journal.link.received)
+            if publish:
+                await node.follower.catch_up()
+                await node.compactor.compact()
+        times = [START, *received, 2 * received[-1]]
+        for index, offset in asked:
+            time = times[index % len(times)] + offset
+            prefix = [events for events, came in zip(segments, received, strict=True) if came <= time]
+            snapshot = await node.at_time(time)
+            assert snapshot.position == (len(prefix) + 1 << 20) - 1
+            folded = await replica_of(definition, [received_segments(prefix, received)] if prefix else [])
+            assert await digests(definition, snapshot) == await digests(definition, folded)
+
+    run(main())
+
+
+def received_segments(batches: list[list[Event]], times: list[int]) -> list[tuple[Segment, Link]]:
+    """A log in memory whose segments were received at given times."""
+    return [
+        (replace(segment, header=replace(segment.header, received=time)), link)
+        for (segment, link), time in zip(segments_of(batches), times, strict=False)
+    ]
+
+
+def test_a_time_starts_from_the_newest_revision_that_has_nothing_later() -> None:
+    async def test(world: World) -> None:
+        node = await world.node()
+        times = []
+        for number in range(6):
+            await world.runtime.sleep(60)
+            await world.publish(node, noted(f"n{number}", "x"))
+            times.append(world.runtime.now())
+        await world.runtime.sleep(60)
+        await world.journal.append(noted("late", "x"))
+        world.store.calls.clear()
+        snapshot = await node.at_time(times[3])
+        assert (snapshot.manifest.number, snapshot.position) == (4, (5 << 20) - 1)
+        segments = [path for operation, path in world.store.calls if "/ledger/" in path and operation == "get"]
+        assert len(segments) == 1, "one look at the next segment says that it came later"
+        assert (await node.at_time(world.runtime.now())).position == (8 << 20) - 1
+        assert (await node.at_time(0)).position == (1 << 20) - 1
+
+    simulate(test)
+
+
+def test_a_time_behind_a_lost_segment_is_a_loss_and_what_a_newer_program_made_is_not_folded_on() -> None:
+    async def test(world: World) -> None:
+        newer = await world.node(toy(2, derive=str.upper))
+        for number in range(3):
+            await world.runtime.sleep(1)
+            await world.journal.append(noted(f"n{number}", "x"))
+        await newer.publish()
+        covered = world.runtime.now()
+        old = await world.node()
+        assert {row["text"] for row in await rows_of(await old.at_time(covered), NOTES)} == {"X"}
+        await world.runtime.sleep(1)
+        await world.journal.append(noted("b", "y"))
+        with pytest.raises(Outdated):
+            await old.at_time(world.runtime.now())
+        await world.memory.delete(f"{ROOT}/{newer.follower.sequence.path(2)}")
+        with pytest.raises(LostObject):
+            await newer.at_time(covered - 1)
+        assert (await newer.at_time(covered)).position == (4 << 20) - 1
 
     simulate(test)

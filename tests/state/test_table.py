@@ -92,6 +92,19 @@ def test_keys_groups_and_times_are_read_from_rows() -> None:
     assert pair.group_of(Part("x")) == "x"
 
 
+class Placed(msgspec.Struct, frozen=True):
+    shelf: str
+    kind: str
+    name: str
+
+
+@pytest.mark.parametrize("key", [("shelf", "kind", "name"), ("name", "shelf"), ("name",), ("shelf",), ("kind", "name")])
+def test_keys_of_one_group_sort_the_same_without_what_they_share(key: tuple[str, ...]) -> None:
+    placed = Table("placed", Placed, Kind.IMAGE, key, "shelf")
+    keys = [placed.key_of(Placed("s", kind, name)) for kind in "ba" for name in ("n2", "n10", "n1")]
+    assert sorted(keys, key=placed.order_of) == sorted(keys)
+
+
 @pytest.mark.parametrize(
     ("group", "bucket"), [("", 0xE3), ("a", 0xCA), ("01ARZ3NDEKTSV4RRFFQ69G5FAV", 0x8E), ("ä\x1fb", 0x28)]
 )

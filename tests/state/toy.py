@@ -1,14 +1,30 @@
 """A small domain for tests of the engine: notes, and secrets that follow from them in a private table."""
 
+import dataclasses
 from collections.abc import Callable
 
 import msgspec
 
-from arco.log import Event, EventType
-from arco.state import Change, Definition, Domain, Group, Input, Kind, Reject, Stage, Table, Time, define_log
+from arco.log import Event, EventType, NewEvent
+from arco.state import (
+    Change,
+    Decision,
+    Definition,
+    Domain,
+    Group,
+    Input,
+    Kind,
+    Reject,
+    Stage,
+    Table,
+    Time,
+    View,
+    define_log,
+    new_event,
+)
 from tests.state.doubles import event
 
-__all__ = ["NOTES", "SECRETS", "SET", "NoteSet", "dropped", "noted", "shouted", "toy"]
+__all__ = ["NOTES", "SECRETS", "SET", "NoteSet", "SetNote", "dropped", "noted", "shouted", "toy"]
 
 
 class NoteSet(msgspec.Struct, frozen=True):
@@ -33,7 +49,7 @@ class Secret(msgspec.Struct, frozen=True):
     secret: str
 
 
-NOTES = Table("notes", Note, Kind.IMAGE, ("note",), "note", prune=("made_at",))
+NOTES = Table("notes", Note, Kind.IMAGE, ("note",), "note", prune=("made_at",), audited=True)
 SECRETS = Table("secrets", Secret, Kind.IMAGE, ("note",), "note", private=True)
 
 SET = EventType("NoteSet", NoteSet, recordable=True)
@@ -50,8 +66,27 @@ def _changed_note(item: Input) -> tuple[str, ...]:
     return ((change.after or change.before).note,)
 
 
-def toy(version: int = 1, *, derive: Callable[[str], str] = str, shouts: bool = False) -> Definition:
-    """The log `activity` with notes; `derive` makes the stored text, `shouts` is one more event type."""
+class SetNote(msgspec.Struct, frozen=True):
+    """Do nothing if the note has this text already."""
+
+    note: str
+    text: str
+
+
+async def _set_note(command: SetNote, view: View, decision: Decision) -> list[NewEvent]:
+    found = await view.get(NOTES, command.note, command.note)
+    if found is not None and found.text == command.text:
+        return []
+    return [new_event(SET, NoteSet(command.note, command.text), subject=command.note)]
+
+
+def toy(
+    version: int = 1, *, derive: Callable[[str], str] = str, shouts: bool = False, audit: bool = False
+) -> Definition:
+    """The log `activity` with notes; `derive` makes the stored text, `shouts` is one more event type.
+
+    With `audit` all its events are audited.
+    """
 
     def fold_note(group: Group, item: Input) -> None:
         payload = item.payload
@@ -72,12 +107,15 @@ def toy(version: int = 1, *, derive: Callable[[str], str] = str, shouts: bool = 
         elif after.whispered:
             group.put(SECRETS, Secret(group.key, "hidden" * after.whispered))
 
-    events = (SET, DROPPED, SHOUTED) if shouts else (SET, DROPPED)
+    events = [SET, DROPPED, SHOUTED] if shouts else [SET, DROPPED]
+    if audit:
+        events = [dataclasses.replace(kind, audit=(kind.name.removeprefix("Note"), "note")) for kind in events]
     stages = (
         Stage("notes", (NOTES,), _note_of, fold_note, events=tuple(kind.name for kind in events)),
         Stage("secrets", (SECRETS,), _changed_note, fold_secret, changes=(NOTES,)),
     )
-    return define_log("activity", [Domain("toy", "activity", version, events, stages)])
+    commands = {"SetNote": (SetNote, _set_note)}
+    return define_log("activity", [Domain("toy", "activity", version, tuple(events), stages, commands)])
 
 
 def noted(note: str, text: str, whisper: str = "") -> Event:

@@ -8,12 +8,21 @@ import typer
 from typer.core import TyperGroup
 
 from arco import __version__
+from arco.cli._access import key, role, settings, who
+from arco.cli._activity import events, run, single
+from arco.cli._column import app as column
 from arco.cli._command import EXIT_INTERRUPTED
+from arco.cli._contract import contract, sla
 from arco.cli._doctor import app as doctor
 from arco.cli._init import app as setup
+from arco.cli._lineage import app as lineage
 from arco.cli._log import app as log
+from arco.cli._namespace import app as namespace
 from arco.cli._output import Output
+from arco.cli._query import app as query
+from arco.cli._serve import app as server
 from arco.cli._state import app as state
+from arco.cli._table import app as table
 from arco.cli._upkeep import app as upkeep
 from arco.core import Invalid
 
@@ -34,8 +43,8 @@ EPILOG = """\
 
 [bold]Settings[/bold]
 
-Flags win over ARCO_STORE, ARCO_TENANT_ID and ARCO_WORKSPACE_ID,
-those over arco.toml in this folder or above.
+Flags win over ARCO_STORE, ARCO_TENANT_ID, ARCO_WORKSPACE_ID, ARCO_URL
+and ARCO_TOKEN, those over arco.toml in this folder or above.
 """
 
 
@@ -73,18 +82,46 @@ def _usage_error(error: typer.TyperException, *, as_json: bool) -> None:
 
 app = typer.Typer(
     name="arco",
-    help="Arco: a data platform in a bucket. Look at a workspace and look after it.",
+    help="Arco: a data platform in a bucket.",
     epilog=EPILOG,
     cls=_Group,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.add_typer(setup)
-app.add_typer(doctor)
-app.add_typer(upkeep)
-app.add_typer(log, name="log")
-app.add_typer(state, name="state")
+
+
+def _add(panel: str, group: typer.Typer, name: str | None = None) -> None:
+    """Add a group of commands, or without a name the commands themselves, below a heading of the help."""
+    for found in group.registered_commands if name is None else []:
+        found.rich_help_panel = panel
+    app.add_typer(group, name=name, rich_help_panel=panel)
+
+
+COMMANDS: dict[str, list[tuple[str | None, typer.Typer]]] = {
+    "Catalog": [
+        ("namespace", namespace),
+        ("table", table),
+        ("column", column),
+        ("contract", contract),
+        ("sla", sla),
+        ("lineage", lineage),
+        (None, query),
+    ],
+    "Activity": [("run", run), ("events", events), (None, single)],
+    "Access": [("key", key), ("role", role), ("settings", settings), (None, who)],
+    "Workspace and store": [
+        (None, setup),
+        (None, server),
+        (None, doctor),
+        (None, upkeep),
+        ("log", log),
+        ("state", state),
+    ],
+}
+for _panel, _groups in COMMANDS.items():
+    for _name, _group in _groups:
+        _add(_panel, _group, _name)
 
 
 def _print_version(wanted: bool) -> None:

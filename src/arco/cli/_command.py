@@ -1,4 +1,8 @@
-"""`command`: makes a coroutine a command. Every command gets the common options, a `Session`, and the same end.
+"""What makes a coroutine a command. Every command gets the common options, a `Session`, and the same end.
+
+- `command`: works on the store itself.
+- `asks`: reads through a server or, without one, through the same API in this process; has `--url`.
+- `changes`: writes through it; has `--request-key` as well.
 
 ArcoError            its message, its exit code, no traceback
 Ctrl-C               130
@@ -15,22 +19,27 @@ from dataclasses import dataclass
 from typing import Any, Concatenate, ParamSpec
 
 import typer
+from pydantic import ValidationError
 from rich.traceback import Traceback
 
 from arco.cli._open import Project, find_project
 from arco.cli._options import (
     JsonOption,
+    ListenOption,
+    PublicUrlOption,
+    RequestKeyOption,
     StoreOption,
     StoreOptionsOption,
     TenantOption,
     TracebackOption,
+    UrlOption,
     WorkspaceOption,
 )
 from arco.cli._output import Output
 from arco.core import ArcoError, Invalid
 from arco.runtime import AsyncRuntime
 
-__all__ = ["EXIT_INTERRUPTED", "EXIT_UNEXPECTED", "Session", "command"]
+__all__ = ["EXIT_INTERRUPTED", "EXIT_UNEXPECTED", "Session", "asks", "changes", "command", "listens"]
 
 P = ParamSpec("P")
 
@@ -46,6 +55,9 @@ class Session:
     project: Project
     output: Output
     runtime: AsyncRuntime
+    writes: bool = False
+    """Whether the command may change something through a server."""
+    request_key: str | None = None
 
 
 Body = Callable[Concatenate[Session, P], Coroutine[Any, Any, int | None]]
@@ -53,13 +65,43 @@ Body = Callable[Concatenate[Session, P], Coroutine[Any, Any, int | None]]
 
 
 def command(app: typer.Typer, name: str | None = None) -> Callable[[Body[P]], Body[P]]:
-    """Register a coroutine as a command of an app; its docstring is the help."""
+    """Register a coroutine as a command on the store; its docstring is the help."""
+    return _registering(app, name, [_common])
 
+
+def asks(app: typer.Typer, name: str | None = None) -> Callable[[Body[P]], Body[P]]:
+    """Register a coroutine as a command that reads through a server."""
+    return _registering(app, name, [_server, _common])
+
+
+def changes(app: typer.Typer, name: str | None = None) -> Callable[[Body[P]], Body[P]]:
+    """Register a coroutine as a command that writes through a server."""
+    return _registering(app, name, [_request, _server, _common], writes=True)
+
+
+def listens(app: typer.Typer, name: str | None = None) -> Callable[[Body[P]], Body[P]]:
+    """Register a coroutine as a command that is a server itself."""
+    return _registering(app, name, [_listening, _common])
+
+
+def _registering(
+    app: typer.Typer, name: str | None, shared: list[Callable[..., None]], *, writes: bool = False
+) -> Callable[[Body[P]], Body[P]]:
     def register(body: Body[P]) -> Body[P]:
-        app.command(name or body.__name__)(_runnable(body))
+        app.command(name or body.__name__)(_runnable(body, shared, writes))
         return body
 
     return register
+
+
+def _server(url: UrlOption = None) -> None:
+    """Options of commands that ask a server; as below, only the signature is used."""
+
+
+def _request(request_key: RequestKeyOption = None) -> None: ...
+
+
+def _listening(listen: ListenOption = None, public_url: PublicUrlOption = None) -> None: ...
 
 
 def _common(
@@ -73,17 +115,17 @@ def _common(
     """The options every command has; only the signature is used."""
 
 
-def _runnable(body: Body[P]) -> Callable[..., None]:
-    """A function with the body's parameters and the common ones, as Typer reads them from its signature."""
+def _runnable(body: Body[P], groups: list[Callable[..., None]], writes: bool) -> Callable[..., None]:
+    """A function with the body's parameters and the shared ones, as Typer reads them from its signature."""
     call: Callable[..., Awaitable[int | None]] = body
     own = list(inspect.signature(body).parameters.values())[1:]
-    common = list(inspect.signature(_common).parameters.values())
+    common = [parameter for group in groups for parameter in inspect.signature(group).parameters.values()]
     names = {parameter.name for parameter in own}
 
     def run(**given: Any) -> None:
         mine = {name: value for name, value in given.items() if name in names}
         shared = {name: value for name, value in given.items() if name not in names}
-        raise typer.Exit(_run(lambda session: call(session, **mine), **shared))
+        raise typer.Exit(_run(lambda session: call(session, **mine), writes, **shared))
 
     parameters = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in (*own, *common)]
     vars(run)["__signature__"] = inspect.Signature(parameters)
@@ -94,21 +136,27 @@ def _runnable(body: Body[P]) -> Callable[..., None]:
 
 def _run(
     body: Callable[[Session], Awaitable[int | None]],
+    writes: bool,
     *,
     as_json: bool,
     traceback: bool,
     store_options: list[str] | None,
+    request_key: str | None = None,
     **flags: object,
 ) -> int:
     output = Output(as_json=as_json)
     try:
         project = find_project(os.environ, {**flags, "store_options": _parse_options(store_options)})
-        return asyncio.run(_call(body, Session(project, output, AsyncRuntime()))) or 0
+        session = Session(project, output, AsyncRuntime(), writes, request_key)
+        return asyncio.run(_call(body, session)) or 0
     except ArcoError as error:
         if traceback:
             output.aside.print(Traceback())
         output.error(error)
         return error.exit_code
+    except ValidationError as error:
+        output.error(_unfit(error))
+        return Invalid.exit_code
     except KeyboardInterrupt:
         output.note("interrupted")
         return EXIT_INTERRUPTED
@@ -122,6 +170,12 @@ def _run(
         message = f"{type(error).__name__}: {error}; this is a fault of arco: --traceback shows where it arose"
         output.error(ArcoError(message))
         return EXIT_UNEXPECTED
+
+
+def _unfit(error: ValidationError) -> Invalid:
+    """What cannot even be sent. The value is not repeated: it may be long, or a secret."""
+    found = [f"{'.'.join(map(str, item['loc']))}: {item['msg']}" for item in error.errors(include_input=False)]
+    return Invalid(f"the request does not fit: {'; '.join(found)}")
 
 
 async def _call(body: Callable[[Session], Awaitable[int | None]], session: Session) -> int | None:

@@ -12,7 +12,7 @@ from rich.table import Table
 from arco.cli._command import Session, command
 from arco.cli._open import Reader, definitions, reading
 from arco.cli._options import LogArgument, LogName
-from arco.cli._output import dump, error_document, fits, grid, say, shown_position, shown_size
+from arco.cli._output import dump, error_document, fits, grid, say, shown_position, shown_size, shown_time
 from arco.core import Corrupt, Invalid, NotFound, format_time
 from arco.log import (
     FIRST_LINK,
@@ -61,17 +61,12 @@ class Located:
         return [
             self.log,
             shown_position(self.position),
-            _milliseconds(event.time),
+            shown_time(event.time),
             event.type if event.version == 1 else f"{event.type} v{event.version}",
             event.actor,
             event.subject or None,
             event.operation,
         ]
-
-
-def _milliseconds(time: str) -> str:
-    """Our own times are written to the microsecond, which is more than somebody looking at a table wants."""
-    return f"{time[:23]}Z" if len(time) == 27 and time.endswith("Z") else time
 
 
 def _events_of(log: str, segment: Segment) -> list[Located]:

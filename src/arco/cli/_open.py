@@ -16,7 +16,17 @@ from arco.runtime import DEFINITIONS, AsyncRuntime, Incarnation, Workspace, read
 from arco.state import Cadence, Definition, Layout, Revisions
 from arco.storage import RequestCounts, Role, RoleStore, Scope, Sequence, Store, Tail, open_store
 
-__all__ = ["CONFIG_NAME", "Project", "Reader", "definitions", "find_project", "open_base", "reading", "writing"]
+__all__ = [
+    "CONFIG_NAME",
+    "Project",
+    "Reader",
+    "cadence_of",
+    "definitions",
+    "find_project",
+    "open_base",
+    "reading",
+    "writing",
+]
 
 CONFIG_NAME = "arco.toml"
 
@@ -108,6 +118,12 @@ def _check_folder(url: str) -> None:
             raise StoreRefused(f"the store {url} cannot be a folder: {nearest} is a file; name another folder")
 
 
+def cadence_of(project: Project) -> Cadence:
+    """How often to publish and when to merge."""
+    settings = project.loaded.settings
+    return Cadence(interval=settings.publish_interval_ms / 1000, fan_in=settings.merge_fan_in)
+
+
 @asynccontextmanager
 async def reading(project: Project, runtime: AsyncRuntime) -> AsyncIterator[Reader]:
     async with open_base(project, runtime) as base:
@@ -118,8 +134,6 @@ async def reading(project: Project, runtime: AsyncRuntime) -> AsyncIterator[Read
 @asynccontextmanager
 async def writing(project: Project, runtime: AsyncRuntime, log: str | None) -> AsyncIterator[Workspace]:
     """The workspace with the roles that publish. It owns no log, and no loop runs: the command says what happens."""
-    settings = project.loaded.settings
-    cadence = Cadence(interval=settings.publish_interval_ms / 1000, fan_in=settings.merge_fan_in)
     async with open_base(project, runtime) as base:
         opened = await Workspace.open(
             base,
@@ -128,7 +142,7 @@ async def writing(project: Project, runtime: AsyncRuntime, log: str | None) -> A
             definitions=definitions(log),
             compact=False,
             may_own=False,
-            cadence=cadence,
+            cadence=cadence_of(project),
         )
         async with opened:
             yield opened

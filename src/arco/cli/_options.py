@@ -6,16 +6,31 @@ from typing import Annotated
 import typer
 
 __all__ = [
+    "AsOfOption",
+    "DescriptionOption",
+    "IfExistsOption",
+    "IfNotExistsOption",
     "JsonOption",
     "LimitOption",
+    "ListenOption",
     "LogArgument",
     "LogName",
     "LogOption",
+    "NamespaceArgument",
+    "OwnersOption",
+    "PropertiesOption",
+    "PublicUrlOption",
+    "RemovePropertiesOption",
+    "RequestKeyOption",
     "StoreOption",
     "StoreOptionsOption",
+    "TableArgument",
+    "TagsOption",
     "TenantOption",
     "TracebackOption",
+    "UrlOption",
     "WorkspaceOption",
+    "YesOption",
 ]
 
 _PANEL = "Common options"
@@ -30,6 +45,60 @@ LogArgument = Annotated[LogName | None, typer.Argument(help="Only this log; both
 LogOption = Annotated[LogName | None, typer.Option("--log", help="The log, where it does not follow from the table.")]
 LimitOption = Annotated[int, typer.Option("--limit", min=0, help="Rows at most; 0 for all.")]
 
+NamespaceArgument = Annotated[
+    str, typer.Argument(metavar="NAMESPACE", help="Its path, such as sales.eu, or id: and its id.", show_default=False)
+]
+TableArgument = Annotated[
+    str, typer.Argument(metavar="TABLE", help="Its path, such as sales.orders, or id: and its id.", show_default=False)
+]
+AsOfOption = Annotated[
+    str | None,
+    typer.Option(
+        "--as-of",
+        metavar="POINT",
+        help="As it was then: a time (2026-11-15T20:45:00Z), a position (12:0) or a run (run:ID).",
+    ),
+]
+DescriptionOption = Annotated[str | None, typer.Option("--description", metavar="TEXT", help="What it is.")]
+OwnersOption = Annotated[
+    list[str] | None, typer.Option("--owner", metavar="NAME", help="Who answers for it. Repeatable.")
+]
+TagsOption = Annotated[list[str] | None, typer.Option("--tag", metavar="NAME=VALUE", help="A tag. Repeatable.")]
+PropertiesOption = Annotated[
+    list[str] | None, typer.Option("--property", metavar="NAME=VALUE", help="A property. Repeatable.")
+]
+RemovePropertiesOption = Annotated[
+    list[str] | None, typer.Option("--remove-property", metavar="NAME", help="Remove this property. Repeatable.")
+]
+IfExistsOption = Annotated[bool, typer.Option("--if-exists", help="It is no error if it does not exist.")]
+IfNotExistsOption = Annotated[bool, typer.Option("--if-not-exists", help="It is no error if it exists already.")]
+YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+
+UrlOption = Annotated[
+    str | None,
+    typer.Option(
+        "--url",
+        metavar="URL",
+        help="The server to ask; `embedded` for none. Found by itself if left out.",
+        rich_help_panel=_PANEL,
+    ),
+]
+RequestKeyOption = Annotated[
+    str | None,
+    typer.Option(
+        "--request-key",
+        metavar="KEY",
+        help="A ULID or UUIDv7: with the same one a repeated command is carried out once.",
+        rich_help_panel=_PANEL,
+    ),
+]
+ListenOption = Annotated[
+    str | None, typer.Option("--listen", metavar="HOST:PORT", help="Where to listen; port 0 for any that is free.")
+]
+PublicUrlOption = Annotated[
+    str | None,
+    typer.Option("--public-url", metavar="URL", help="What others reach this server under, if not where it listens."),
+]
 JsonOption = Annotated[
     bool, typer.Option("--json", help="Print one JSON document for programs.", rich_help_panel=_PANEL)
 ]

@@ -34,6 +34,7 @@ __all__ = [
     "say",
     "shown_position",
     "shown_size",
+    "shown_time",
     "titled",
     "visible",
 ]
@@ -71,6 +72,9 @@ class Output:
 
     def note(self, message: str) -> None:
         self.aside.print(Text(visible(message), "dim"), soft_wrap=True)
+
+    def warn(self, message: str) -> None:
+        self.aside.print(Text.assemble(("warning: ", "bold yellow"), visible(message)), soft_wrap=True)
 
     def error(self, error: ArcoError) -> None:
         if self.as_json:
@@ -185,6 +189,11 @@ def say(text: str, style: str = "") -> Text:
 def shown_position(position: int) -> str:
     """A position as people write it: `segment:index`."""
     return f"{number_of(position)}:{index_of(position)}"
+
+
+def shown_time(time: str | None) -> str | None:
+    """Our own times are written to the microsecond, which is more than somebody looking at a table wants."""
+    return f"{time[:23]}Z" if time is not None and len(time) == 27 and time.endswith("Z") else time
 
 
 def shown_size(count: int) -> str:

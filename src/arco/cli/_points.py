@@ -1,7 +1,7 @@
 """Points in the past as people name them, and the state there.
 
 A point is a revision number (`7`), a position (`12:0`, every event up to and including it) or a time
-(`2026-11-15T20:45:00Z`, the newest revision published by then). Revision 0 is before everything.
+(`2026-11-15T20:45:00Z`, every event that the log had received by then). Revision 0 is before everything.
 """
 
 import re
@@ -11,7 +11,14 @@ from arco.cli._open import Reader
 from arco.cli._output import shown_position
 from arco.core import Invalid, format_time, parse_time
 from arco.log import parse_position
-from arco.state import Definition, Snapshot, empty_manifest, snapshot_at_position, snapshot_at_revision
+from arco.state import (
+    Definition,
+    Snapshot,
+    empty_manifest,
+    snapshot_at_position,
+    snapshot_at_revision,
+    snapshot_at_time,
+)
 
 __all__ = ["HEAD", "Point", "parse_point", "parse_revision", "snapshot_at"]
 
@@ -69,13 +76,10 @@ async def snapshot_at(reader: Reader, definition: Definition, point: Point) -> S
     if point.revision == 0:
         return snapshot_at_revision(definition, store, empty_manifest(place))
     head = (await revisions.head()).manifest
+    ledger = reader.ledger(log)
     if point.position is not None:
-        ledger = reader.ledger(log)
         return await snapshot_at_position(definition, store, place, revisions, ledger, head, point.position)
-    if point.revision is not None:
-        manifest = await revisions.at_revision(head, point.revision)
-    elif point.time is not None:
-        manifest = await revisions.as_of(head, point.time)
-    else:
-        manifest = head
+    if point.time is not None:
+        return await snapshot_at_time(definition, store, place, revisions, ledger, head, point.time)
+    manifest = head if point.revision is None else await revisions.at_revision(head, point.revision)
     return snapshot_at_revision(definition, store, manifest)

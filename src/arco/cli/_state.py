@@ -5,12 +5,13 @@ from typing import Annotated, Any
 import typer
 from rich.console import RenderableType
 
+from arco.catalog import Difference, compare, plain_rows
 from arco.cli._command import Session, command
 from arco.cli._open import Reader, definitions, reading
 from arco.cli._options import LimitOption, LogArgument, LogName, LogOption
 from arco.cli._output import cell, fitted, grid, say, shown_position, shown_size, titled
 from arco.cli._points import HEAD, Point, parse_point, parse_revision, snapshot_at
-from arco.cli._rows import Difference, compare, parse_conditions, plain_rows, read_table
+from arco.cli._rows import parse_conditions, read_table
 from arco.core import Invalid, NotFound, format_time, parse_time
 from arco.log import number_of, parse_position
 from arco.state import Definition, Snapshot, Table
@@ -100,13 +101,18 @@ def _shown(column: str, value: Any) -> Any:
 
 def _log_of(table: str, log: LogName | None) -> Definition:
     """The log a table is folded from."""
-    found = [known for known in definitions(log) if table in known.tables]
+    found = [known for known in definitions(log) if table in _public(known)]
     if not found:
-        names = ", ".join(sorted({name for known in definitions(log) for name in known.tables}))
+        names = ", ".join(sorted({name for known in definitions(log) for name in _public(known)}))
         raise NotFound(f"there is no table {table[:80]!r}{f' in the log {log}' if log else ''}; there are {names}")
     if len(found) > 1:
         raise Invalid(f"each log has a table {table}; add --log {' or --log '.join(known.log for known in found)}")
     return found[0]
+
+
+def _public(definition: Definition) -> list[str]:
+    """Tables whose rows may be shown."""
+    return sorted(name for name, table in definition.tables.items() if not table.private)
 
 
 def _chosen(table: Table, columns: str | None) -> list[str]:
@@ -154,7 +160,7 @@ async def diff(
         for definition in chosen:
             old, new = [await snapshot_at(reader, definition, point) for point in points]
             ends = {"from": _where(old), "to": _where(new)}
-            for name in [table] if table else sorted(definition.tables):
+            for name in [table] if table else _public(definition):
                 wanted = definition.tables[name]
                 found = compare(wanted, await old.scan(wanted), await new.scan(wanted))
                 if table or not found.empty:
@@ -173,7 +179,7 @@ def _difference_document(found: Difference) -> dict[str, Any]:
 
 
 def _difference_parts(log: str, found: Difference, limit: int) -> list[RenderableType]:
-    counts = f"{len(found.added):,} added, {len(found.removed):,} removed, {len(found.changed):,} changed"
+    counts = f"{found.added_count:,} added, {found.removed_count:,} removed, {found.changed_count:,} changed"
     rows: list[list[object]] = []
     for sign, style, whole in (("+", "green", found.added), ("-", "red", found.removed)):
         rows += [[say(sign, style), _pairs({name: row[name] for name in list(row)[:-1]}, style)] for row in whole]

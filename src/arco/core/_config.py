@@ -3,6 +3,7 @@
 A setting has one name in three spellings: `publish_interval_ms` in the file, `ARCO_PUBLISH_INTERVAL_MS` in the
 environment, `--publish-interval-ms` on the command line. Options of the store are a table of texts: `[store_options]`
 with `region = "eu-west-1"`, `ARCO_STORE_OPTIONS_REGION`, `--store-option`; layers are merged option by option.
+Secrets (`token`, `service_secret`) have no flag, because everybody on a machine sees the arguments of its processes.
 
 Nothing is ignored: an unknown name is refused with the nearest known one, and a wrong value in a lower layer is
 refused even if a higher layer replaces it.
@@ -22,9 +23,16 @@ from arco.core._names import check_name, check_tenant, check_workspace, shown
 __all__ = ["Loaded", "Settings", "load_settings"]
 
 _OPTIONS: Final = "store_options"
+_EMBEDDED: Final = "embedded"
 _MASK: Final = "********"
 _SECRET_WORDS: Final = ("key", "secret", "token", "password", "credential")
 _STORE: Final = re.compile(r"[a-z][a-z0-9+.-]*://[^\x00-\x1f\x7f]*")
+_SECRETS: Final = frozenset({"token", "service_secret"})
+_SECRET_MIN: Final = 32
+_HOST: Final = r"(?:[A-Za-z0-9](?:[A-Za-z0-9._-]{0,252})|\[[0-9A-Fa-f:.]{2,45}\])"
+_URL: Final = re.compile(rf"https?://{_HOST}(?::([0-9]{{1,5}}))?(?:/[A-Za-z0-9._~/-]*)?")
+_LISTEN: Final = re.compile(rf"{_HOST}:([0-9]{{1,5}})")
+_VISIBLE: Final = re.compile(r"[\x21-\x7e]{1,4096}")
 _INTEGER: Final = re.compile(r"-?[0-9]{1,100}")
 
 
@@ -40,8 +48,23 @@ class Settings:
     """The least time between two publishes nobody waits for."""
     merge_fan_in: int = 8
     """How many neighbouring layers of one tier become one layer of the next."""
+    url: str = ""
+    """The server commands talk to; `embedded` for none. If empty, they find the one that serves the workspace."""
+    token: str = field(default="", repr=False)
+    """The API key commands send."""
+    listen: str = "127.0.0.1:8020"
+    """Where `arco serve` listens: host:port."""
+    public_url: str = ""
+    """What others reach this server under; `http://` and `listen` if empty."""
+    service_secret: str = field(default="", repr=False)
+    """What the servers of a workspace prove themselves to each other with; all of them share it."""
     store_options: dict[str, str] = field(default_factory=dict, repr=False)
     """What the store's client is opened with (endpoint, region, credentials). Not in `repr`: it holds secrets."""
+
+    @property
+    def embedded(self) -> bool:
+        """Whether commands are told to open the store themselves, whoever serves it."""
+        return self.url == _EMBEDDED
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,10 +146,12 @@ def _from_flags(flags: Mapping[str, object]) -> _Layer:
     for name, value in flags.items():
         flag = f"--{name.replace('_', '-')}"
         if name not in _SCALARS and name != _OPTIONS:
-            known = [f"--{scalar.replace('_', '-')}" for scalar in _SCALARS]
+            known = [f"--{scalar.replace('_', '-')}" for scalar in _SCALARS if scalar not in _SECRETS]
             raise _unknown(f"the flag {shown(flag)}", flag, [*known, "--store-option"])
         if value is None:
             continue
+        if name in _SECRETS:
+            raise Invalid(f"{name} is a secret and has no flag; set ARCO_{name.upper()}")
         if name == _OPTIONS:
             layer |= _options(value, "--store-option", "--store-option")
         else:
@@ -172,6 +197,47 @@ def _check_store(text: str) -> str:
     return text
 
 
+def _check_url(text: str) -> str:
+    """The address of a server. Errors do not show it: people put passwords into addresses."""
+    found = _URL.fullmatch(text)
+    if found is None:
+        raise Invalid(
+            "this is not the address of a server; write it as https://arco.example.com or http://127.0.0.1:8020, "
+            "without user, query or fragment"
+        )
+    _check_port(found[1])
+    return text.rstrip("/")
+
+
+def _check_server(text: str) -> str:
+    return text if text == _EMBEDDED else _check_url(text)
+
+
+def _check_listen(text: str) -> str:
+    found = _LISTEN.fullmatch(text)
+    if found is None:
+        raise Invalid(f"{shown(text)} is not host:port; write it as 127.0.0.1:8020 or [::1]:8020")
+    _check_port(found[1])
+    return text
+
+
+def _check_port(digits: str | None) -> None:
+    if digits is not None and int(digits) > 65_535:
+        raise Invalid(f"the port {digits} does not exist; ports go up to 65535")
+
+
+def _check_token(text: str) -> str:
+    if _VISIBLE.fullmatch(text) is None:
+        raise Invalid("this is not an API key; it has 1 to 4096 visible ASCII characters and no spaces")
+    return text
+
+
+def _check_service_secret(text: str) -> str:
+    if len(text) < _SECRET_MIN:
+        raise Invalid(f"a service secret has at least {_SECRET_MIN} characters; make one with `openssl rand -hex 32`")
+    return text
+
+
 def _unknown(what: str, name: str, known: Iterable[str]) -> Invalid:
     names = list(known)
     nearest = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
@@ -184,7 +250,10 @@ def _printed(settings: Settings, name: str) -> str:
     if option != name:
         secret = any(word in option for word in _SECRET_WORDS)
         return _MASK if secret else settings.store_options[option]
-    return "" if name == _OPTIONS else str(getattr(settings, name))
+    if name == _OPTIONS:
+        return ""
+    value = str(getattr(settings, name))
+    return _MASK if value and name in _SECRETS else value
 
 
 def _type_name(value: object) -> str:
@@ -199,4 +268,9 @@ _SCALARS: Final[dict[str, range | Callable[[str], str]]] = {
     "workspace_id": check_workspace,
     "publish_interval_ms": range(1, 3_600_001),
     "merge_fan_in": range(2, 51),
+    "url": _check_server,
+    "token": _check_token,
+    "listen": _check_listen,
+    "public_url": _check_url,
+    "service_secret": _check_service_secret,
 }

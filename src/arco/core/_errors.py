@@ -6,8 +6,11 @@
     ├── Refused            the state says no: nothing was written, look before trying again
     │   ├── NotFound       the thing named does not exist
     │   ├── Conflict       the thing exists already, or another request used the same key
+    │   │   └── PreconditionFailed  it changed since you looked: read it again
+    │   ├── Unauthenticated  nobody knows who asks: send a valid key
     │   └── Forbidden      this role or scope may not do that
     ├── Unavailable        nothing is decided against you: try again later
+    │   ├── RateLimited    too many requests: slow down
     │   ├── OutcomeUnknown the operation may or may not have happened: ask by its operation id
     │   └── Stale          the reader is behind what was asked for
     ├── Superseded         somebody else goes on: stop writing and re-read
@@ -31,11 +34,14 @@ __all__ = [
     "NotFound",
     "OutcomeUnknown",
     "Outdated",
+    "PreconditionFailed",
+    "RateLimited",
     "Refused",
     "Stale",
     "StoreRefused",
     "Superseded",
     "TooLarge",
+    "Unauthenticated",
     "Unavailable",
 ]
 
@@ -79,6 +85,14 @@ class Conflict(Refused):
     """The thing exists already, or the request key was used for something else."""
 
 
+class PreconditionFailed(Conflict):
+    """The thing changed since the caller looked at it. Read it again, then decide."""
+
+
+class Unauthenticated(Refused):
+    """Nobody knows who asks. Send a valid key."""
+
+
 class Forbidden(Refused):
     """This role or scope may not do that."""
 
@@ -87,6 +101,10 @@ class Unavailable(ArcoError):
     """It did not work now. Nothing is decided against the caller: try again later."""
 
     exit_code = 4
+
+
+class RateLimited(Unavailable):
+    """Too many requests. Slow down; `details["retry_after"]` says for how many seconds."""
 
 
 class OutcomeUnknown(Unavailable):

@@ -9,6 +9,7 @@
   `:` and a suffix of 1 to 64 characters of `A-Z a-z 0-9 . _ -` that tells the requests of one caller apart.
 """
 
+import hashlib
 import re
 import uuid
 from typing import Final, NewType
@@ -27,6 +28,7 @@ __all__ = [
     "TableId",
     "TaskId",
     "Ulid",
+    "derive_ulid",
     "new_ulid",
     "parse_request_key",
     "parse_ulid",
@@ -67,6 +69,12 @@ def new_ulid(clock: Clock, random: Random) -> Ulid:
     if not 0 <= milliseconds < 1 << _TIME_BITS:
         raise Invalid(f"the clock says {milliseconds} ms since 1970, which no id can carry; set the clock")
     return _encode(milliseconds << _RANDOM_BITS | int.from_bytes(random.bytes(_RANDOM_BITS // 8), "big"))
+
+
+def derive_ulid(time: int, seed: str) -> Ulid:
+    """The id that belongs to a text: its time in microseconds, and what hashing the text gives instead of chance."""
+    noise = int.from_bytes(hashlib.sha256(seed.encode()).digest()[: _RANDOM_BITS // 8], "big")
+    return _encode(time // 1000 << _RANDOM_BITS | noise)
 
 
 def parse_ulid(text: str) -> Ulid:

@@ -6,10 +6,10 @@ asyncio (`arco.runtime`), the simulation by its own seeded scheduler. Vocabulary
 - `Clock`: `now` is wall time in microseconds since 1970 (it may jump); `boottime` is seconds that never go back and
   count suspended time (it measures ages).
 - `Random`: bytes and numbers, seeded in tests.
-- `Runtime`: clock, random, sleeping, spawning, and `Future`s to wait for one another.
+- `Runtime`: clock, random, sleeping, spawning, `Future`s to wait for one another, and long computations.
 """
 
-from collections.abc import Coroutine, Generator
+from collections.abc import Callable, Coroutine, Generator
 from typing import Any, Protocol, TypeVar
 
 __all__ = ["Clock", "Future", "Mutex", "Random", "Runtime", "Task"]
@@ -68,6 +68,13 @@ class Runtime(Clock, Random, Protocol):
 
     async def timeout(self, seconds: float, coroutine: Coroutine[Any, Any, T]) -> T:
         """The coroutine's result, or `TimeoutError` and its cancellation after so many seconds."""
+        ...
+
+    async def offload(self, work: Callable[[], T]) -> T:
+        """The result of a long computation, which may run beside the other coroutines.
+
+        It must touch nothing that anybody changes meanwhile. Who stops waiting does not stop it.
+        """
         ...
 
 

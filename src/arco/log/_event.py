@@ -108,6 +108,9 @@ class Command(msgspec.Struct, frozen=True, omit_defaults=True):
     key: str = ""
     correlation: str = ""
     traceparent: str = ""
+    minted: dict[str, str] = {}
+    """What the process where it entered made for it, such as the hash of a fresh secret. Another try would make another
+    one, so it is no part of what is asked."""
 
     def request_hash(self) -> str:
         """Fingerprint of what is asked, without who asks again and under which operation id."""

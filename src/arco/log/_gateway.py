@@ -12,7 +12,9 @@ from typing import Protocol
 import msgspec
 
 from arco.core import (
+    SECOND,
     Corrupt,
+    Forbidden,
     Invalid,
     LostObject,
     OutcomeUnknown,
@@ -21,6 +23,7 @@ from arco.core import (
     Runtime,
     StoreRefused,
     Superseded,
+    Unauthenticated,
     Unavailable,
     new_ulid,
     parse_request_key,
@@ -41,6 +44,9 @@ SILENCE = 2.0
 PATIENCE = 30.0
 """Seconds a caller waits for its own process to settle an append before it gets `OutcomeUnknown`."""
 
+ESTRANGED = 60 * SECOND
+"""Microseconds since the newest segment after which an owner that does not accept this process is no owner of ours."""
+
 ROUNDS = 16
 """How often a command looks for an owner before its caller is told to come back."""
 
@@ -53,7 +59,10 @@ class Forwarder(Protocol):
     """
 
     async def forward(self, address: str, log: str, command: Command) -> Receipt:
-        """The other gateway's answer; `Unavailable` if it cannot be reached, `Superseded` if it is not the owner."""
+        """The other gateway's answer; `Unavailable` if it cannot be reached, `Superseded` if it is not the owner.
+
+        `Unauthenticated` if whoever listens there does not accept this process.
+        """
         ...
 
 
@@ -105,6 +114,13 @@ class Gateway:
         self._renew = renew
         self._closed = False
         self._owner: Owner | None = None
+        self.terms = 0
+        """How often this process became the owner."""
+
+    @property
+    def owning(self) -> bool:
+        """Whether this process believes that it owns the log; only the next append can tell for sure."""
+        return self._owner is not None and not self._owner.ended
 
     async def submit(self, command: Command) -> Receipt:
         """Carry out a command wherever the owner is.
@@ -118,7 +134,7 @@ class Gateway:
             if self._closed:
                 raise Unavailable(f"the log {self.log} was closed in this process; open the workspace again")
             try:
-                if self._owner is not None and not self._owner.ended:
+                if self._owner is not None and self.owning:
                     return await self._runtime.timeout(PATIENCE, self._owner.submit(command))
                 receipt, silent = await self._forward(command)
                 maybe_done = maybe_done or silent
@@ -152,7 +168,7 @@ class Gateway:
 
     async def receive(self, command: Command) -> Receipt:
         """A command that another process forwarded: carried out here, or `Superseded` if this is not the owner."""
-        if self._owner is None or self._owner.ended:
+        if self._owner is None or not self.owning:
             raise Superseded(f"this process does not own the log {self.log}")
         return await self._owner.submit(command)
 
@@ -190,6 +206,13 @@ class Gateway:
             raise
         except (Superseded, Unavailable):
             return None, False
+        except Unauthenticated as error:
+            # A live owner with another secret must not be fought. But an old hint may name a place where somebody
+            # else's process listens by now, and that one would refuse for ever.
+            await self._follower.catch_up()
+            if self._runtime.now() - self._follower.fold.link.received < ESTRANGED:
+                raise Forbidden(error.message) from error
+            return None, False
 
     async def _become_owner(self, command: Command) -> None:
         if not self._may_own:
@@ -199,8 +222,9 @@ class Gateway:
             )
         await self._follower.catch_up()
         self._follower.check_writable()
-        if self._owner is None or self._owner.ended:
+        if not self.owning:
             self._owner = Owner(self._follower, self._admission, self._runtime, self.address, on_won=self._won)
+            self.terms += 1
 
     def _won(self, tail: Tail, data: bytes) -> None:
         if self._stream is not None:

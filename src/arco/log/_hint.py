@@ -5,14 +5,19 @@ import msgspec
 from arco.core import Runtime, StoreRefused
 from arco.storage import Store, StoreError
 
-__all__ = ["Hint", "HintFile"]
+__all__ = ["Hint", "HintFile", "is_http"]
 
 
 class Hint(msgspec.Struct, frozen=True):
     number: int = 0
     """A number that existed when the hint was written."""
     address: str = ""
-    """Where the owner listens; empty if it can only be reached in its own process."""
+    """Where the owner, or the publisher, listens; empty if it can only be reached in its own process."""
+
+
+def is_http(address: str) -> bool:
+    """Whether other processes can reach an address; any other one means something only where it was made."""
+    return address.startswith(("http://", "https://"))
 
 
 class HintFile:

@@ -29,6 +29,8 @@ class EventType:
     """May be recorded as a fact; every other event comes from a decided command."""
     time: Callable[[Any], int | None] = lambda payload: None
     """The time the fact claims to have happened, for the check against the future."""
+    audit: tuple[str, str] | None = None
+    """Action and kind of resource under which the audit lists it; None if it is not audited."""
 
     def __post_init__(self) -> None:
         missing = [n for n in range(1, self.version) if n not in self.upcasters]

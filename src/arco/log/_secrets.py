@@ -53,7 +53,11 @@ _SIGNATURE: Final = "[A-Za-z0-9%+/=_-]{20}"
 _UNMASKED: Final = rf"(?!{_MASK}(?:[&;\s]|\Z))[^\s&;'\"]{{3}}"
 _AWS_ASSIGNED: Final = r"""["']?\s*[:=]\s*["']?[A-Za-z0-9/+]{40}"""
 
+_SCOPE: Final = "[a-z0-9-]{1,63}"
+_ULID: Final = "[0-7][0-9A-HJKMNP-TV-Z]{25}"
+
 _SHAPES: Final = (
+    _Mark("an Arco key", "ar", "co_", f"{_SCOPE}_{_SCOPE}_{_ULID}_[A-Za-z0-9_-]{{43}}", _ALNUM),
     _Mark("an AWS access key id", "A[KS]", "IA", "[A-Z0-9]{16}", _ALNUM, _ALNUM),
     _Mark(
         "an AWS secret access key",

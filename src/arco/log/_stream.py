@@ -1,11 +1,12 @@
 """`SegmentStream`: won segments on their way to the other replicas.
 
 A subscriber that falls behind loses the buffered segments, not its place: its follower reads the gap from the store.
+`close` ends every subscription: whoever waits is told to look for another owner.
 """
 
 from collections import deque
 
-from arco.core import Future, Runtime
+from arco.core import Future, Runtime, Unavailable
 from arco.log._follower import Follower
 from arco.log._reader import Unknown
 from arco.storage import Tail
@@ -24,14 +25,19 @@ class Subscription:
         self._arrived: Future[None] = runtime.future()
 
     async def next(self) -> tuple[Tail, bytes]:
-        """The next segment that was won; waits for it."""
+        """The next segment that was won; waits for it. `Unavailable` once the stream has ended."""
         while not self._buffer:
+            if self._stream.closed:
+                raise Unavailable("the stream of segments has ended here; look for the owner again")
             self._arrived = self._runtime.future()
             await self._arrived
         return self._buffer.popleft()
 
     def push(self, tail: Tail, data: bytes) -> None:
         self._buffer.append((tail, data))
+        self._arrived.set(None)
+
+    def wake(self) -> None:
         self._arrived.set(None)
 
     def close(self) -> None:
@@ -42,6 +48,7 @@ class SegmentStream:
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
         self._subscriptions: list[Subscription] = []
+        self.closed = False
 
     def subscribe(self) -> Subscription:
         subscription = Subscription(self, self._runtime)
@@ -51,6 +58,12 @@ class SegmentStream:
     def publish(self, tail: Tail, data: bytes) -> None:
         for subscription in self._subscriptions:
             subscription.push(tail, data)
+
+    def close(self) -> None:
+        """Nothing follows: this process stops."""
+        self.closed = True
+        for subscription in self._subscriptions:
+            subscription.wake()
 
     def drop(self, subscription: Subscription) -> None:
         if subscription in self._subscriptions:

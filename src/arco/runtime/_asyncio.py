@@ -4,7 +4,7 @@ import asyncio
 import os
 import random
 import time
-from collections.abc import Coroutine, Generator
+from collections.abc import Callable, Coroutine, Generator
 from typing import Any, TypeVar
 
 from arco.core import Future, Task
@@ -90,3 +90,6 @@ class AsyncRuntime:
     async def timeout(self, seconds: float, coroutine: Coroutine[Any, Any, T]) -> T:
         async with asyncio.timeout(seconds):
             return await coroutine
+
+    async def offload(self, work: Callable[[], T]) -> T:
+        return await asyncio.to_thread(work)

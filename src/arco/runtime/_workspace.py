@@ -1,37 +1,27 @@
 """`Workspace`: one workspace opened in this process, with every role it needs.
 
-The default is embedded: this process owns both logs when nobody else does, and compacts them. A workspace is created
+The default is embedded: this process owns both logs when nobody else does, and compacts them. With an address and
+`Peers` it shares them with other processes: commands go to the owner, won segments come from it. A workspace is created
 once by `init_workspace`, which writes its first incarnation; `Workspace.open` finds the newest one.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 
 import msgspec
 
-from arco.core import ArcoError, Conflict, Corrupt, NotFound, Outdated, Runtime, Superseded, Task, new_ulid
+from arco.core import ArcoError, Conflict, Corrupt, NotFound, Runtime, new_ulid
+from arco.domains.access import ACCESS
 from arco.domains.catalog import CATALOG
 from arco.domains.execution import EXECUTION
-from arco.log import (
-    Admission,
-    Blobs,
-    Command,
-    Follower,
-    Forwarder,
-    Gateway,
-    HintFile,
-    InProcessForwarder,
-    NewEvent,
-    Place,
-    Receipt,
-    SegmentStream,
-)
+from arco.domains.lineage import LINEAGE
+from arco.domains.quality import QUALITY
+from arco.log import Command, Forwarder, InProcessForwarder, NewEvent, Place, Receipt
+from arco.runtime._log import OpenLog
+from arco.runtime._peers import Peers
 from arco.state import (
+    OPERATIONS,
     Cadence,
-    Compactor,
     Definition,
-    Head,
-    LayerReader,
-    Layout,
     LocalRunner,
     Manifest,
     PinRevision,
@@ -40,17 +30,16 @@ from arco.state import (
     Revisions,
     Runner,
     Snapshot,
-    base_for,
-    check_versions,
     define_log,
-    snapshot_at_position,
-    snapshot_at_revision,
 )
 from arco.storage import MIN_AGE, RequestCounts, Role, RoleStore, Scope, Sequence, Store, Won, self_test
 
-__all__ = ["DEFINITIONS", "Incarnation", "OpenLog", "Workspace", "init_workspace", "read_incarnation"]
+__all__ = ["DEFINITIONS", "Incarnation", "Workspace", "init_workspace", "read_incarnation"]
 
-DEFINITIONS: tuple[Definition, ...] = (define_log("catalog", [CATALOG]), define_log("activity", [EXECUTION]))
+DEFINITIONS: tuple[Definition, ...] = (
+    define_log("catalog", [CATALOG, ACCESS]),
+    define_log("activity", [EXECUTION, LINEAGE, QUALITY]),
+)
 """The two logs of a workspace."""
 
 
@@ -94,89 +83,6 @@ async def read_incarnation(base: Store, scope: Scope, runtime: Runtime) -> Incar
         raise Corrupt(f"{incarnations.path(tail.number)} is not an incarnation: {error}; run `arco doctor`") from error
 
 
-class OpenLog:
-    """One log of an open workspace: the fold, the door for commands, the publisher and the readers."""
-
-    def __init__(self, workspace: "Workspace", definition: Definition, head: Head, revisions: Revisions) -> None:
-        store, runtime = workspace.handle, workspace.runtime
-        self.definition = definition
-        self.place = revisions.place
-        self.layout = Layout(self.place)
-        self.revisions = revisions
-        self._read_head = head
-        self._newest: Snapshot | None = None  # readers of one revision share what was loaded of it
-        self._max_rows = workspace.cadence.max_rows
-        self._store = store(Role.READER)
-        owning, compacting = store(Role.OWNER), store(Role.COMPACTOR)
-        self.replica = Replica(definition, LayerReader(self._store), base_for(definition, head.manifest))
-        ledger = Sequence(owning, self.layout.ledger, runtime, min_age=workspace.min_age)
-        self.follower = Follower(self.place, ledger, self.replica, runtime, known=head.manifest.link.number)
-        if head.manifest.seal:
-            self.follower.seal()
-        try:
-            check_versions(head.manifest, definition.versions)
-        except Outdated as error:
-            self.follower.forbid_writing(error.message)
-        self.stream = SegmentStream(runtime)
-        self.gateway = Gateway(
-            self.follower,
-            Admission(definition.registry, Blobs(owning), runtime),
-            HintFile(owning, self.layout.ledger_hint, runtime),
-            workspace.forwarder,
-            runtime,
-            workspace.address,
-            may_own=workspace.may_own,
-            stream=self.stream,
-            on_won=lambda tail: self.compactor.notify(),
-            renew=lambda: self.compactor.renew(),
-        )
-        self.compactor = Compactor(
-            definition,
-            compacting,
-            self.follower,
-            self.replica,
-            Revisions(compacting, self.place, runtime, min_age=workspace.min_age),
-            head,
-            workspace.runner(compacting, self.place),
-            runtime,
-            workspace.address,
-            workspace.cadence,
-        )
-
-    async def snapshot(
-        self,
-        *,
-        revision: int | None = None,
-        position: int | None = None,
-        min_position: int = 0,
-        strong: bool = True,
-    ) -> Snapshot:
-        """The state at the newest revision, at a retained one, or exactly at a position.
-
-        A strong read asks the store once whether something is newer; another one takes the newest revision this process
-        knows, at no request; its `position` says how far that goes. `min_position` waits until a revision covers it.
-        """
-        if self.compactor.head.manifest.number > self._read_head.manifest.number:
-            self._read_head = self.compactor.head
-        if strong or int(self._read_head.manifest.watermark) < min_position:
-            self._read_head = await self.revisions.refresh(self._read_head)
-        if int(self._read_head.manifest.watermark) < min_position:
-            await self.compactor.wait_for(min_position)
-            self._read_head = await self.revisions.refresh(self._read_head)
-        head = self._read_head.manifest
-        if position is not None:
-            log = self.follower.sequence
-            return await snapshot_at_position(
-                self.definition, self._store, self.place, self.revisions, log, head, position
-            )
-        if revision is not None and revision != head.number:
-            manifest = await self.revisions.at_revision(head, revision)
-            return snapshot_at_revision(self.definition, self._store, manifest)
-        if self._newest is None or self._newest.manifest.id != head.id or self._newest.rows_held() > self._max_rows:
-            self._newest = snapshot_at_revision(self.definition, self._store, head)
-        return self._newest
-
-
 class Workspace:
     """An open workspace. Use it as an async context manager."""
 
@@ -189,6 +95,7 @@ class Workspace:
         *,
         address: str,
         forwarder: Forwarder | None = None,
+        peers: Peers | None = None,
         may_own: bool = True,
         cadence: Cadence | None = None,
         min_age: float = MIN_AGE,
@@ -199,6 +106,7 @@ class Workspace:
         self.incarnation = incarnation
         self.address = address
         self.forwarder = forwarder or InProcessForwarder()
+        self.peers = peers
         self.may_own = may_own
         self.cadence = cadence or Cadence()
         self.min_age = min_age
@@ -207,7 +115,6 @@ class Workspace:
         self.logs: dict[str, OpenLog] = {}
         self._base = base
         self._runner = runner
-        self._tasks: list[Task] = []
 
     @classmethod
     async def open(
@@ -217,6 +124,8 @@ class Workspace:
         runtime: Runtime,
         *,
         definitions: Iterable[Definition] = DEFINITIONS,
+        address: str = "",
+        peers: Peers | None = None,
         test_store: bool = True,
         compact: bool = True,
         may_own: bool = True,
@@ -225,12 +134,21 @@ class Workspace:
     ) -> "Workspace":
         """Find the newest incarnation, load the head of each log and start compacting.
 
-        A writer tests the store first (`test_store`); a process that only looks need not.
+        `address` is where others reach this process (http or https); `peers` is how it reaches them. A process that
+        compacts and may not own publishes whatever the owners' streams bring. A writer tests the store first
+        (`test_store`); a process that only looks need not.
         """
         incarnation = await read_incarnation(base, scope, runtime)
-        address = f"local:{new_ulid(runtime, runtime)}"
         workspace = cls(
-            base, scope, runtime, incarnation, address=address, may_own=may_own, cadence=cadence, min_age=min_age
+            base,
+            scope,
+            runtime,
+            incarnation,
+            address=address or f"local:{new_ulid(runtime, runtime)}",
+            peers=peers,
+            may_own=may_own,
+            cadence=cadence,
+            min_age=min_age,
         )
         if test_store:
             await self_test(workspace.handle(Role.OWNER), runtime, new_ulid(runtime, runtime))
@@ -238,7 +156,9 @@ class Workspace:
             await workspace.open_log(definition)
         if compact:
             workspace.start()
-            await runtime.sleep(0)  # let the loops begin, so that who waits for a revision finds them running
+        for log in workspace.logs.values():
+            log.follow()
+        await runtime.sleep(0)  # let the loops begin, so that who waits for a revision finds them running
         return workspace
 
     def handle(self, role: Role) -> RoleStore:
@@ -258,26 +178,23 @@ class Workspace:
         return opened
 
     def start(self) -> None:
-        """Run a compactor for each log until `close`."""
+        """Publish each log until `close`."""
         for log in self.logs.values():
-            self._tasks.append(self.runtime.spawn(log.compactor.run(), f"compactor of {log.place.log}"))
+            log.start()
+
+    def end_streams(self) -> None:
+        """End what is streamed to others from here: the first step of a shutdown, for open streams would hold it up."""
+        for log in self.logs.values():
+            log.stream.close()
 
     async def close(self) -> None:
         """Settle what is queued, publish what is folded, stop."""
         trouble: ArcoError | None = None
         for log in self.logs.values():
-            await log.gateway.close()
             try:
-                if self._tasks and log.compactor.failed is None:
-                    await log.compactor.publish()
-            except Superseded:
-                pass  # this program may only read, so there is nothing of its own to publish
+                await log.close()
             except ArcoError as error:
                 trouble = error
-            await log.compactor.close()
-        for task in self._tasks:
-            await task
-        self._tasks = []
         if trouble is not None:
             raise trouble
 
@@ -289,22 +206,66 @@ class Workspace:
 
     # What callers ask for
 
-    async def record(self, log: str, events: Iterable[NewEvent], *, actor: str, key: str = "") -> Receipt:
+    async def record(
+        self,
+        log: str,
+        events: Iterable[NewEvent],
+        *,
+        actor: str,
+        key: str = "",
+        operation: str = "",
+        correlation: str = "",
+        traceparent: str = "",
+    ) -> Receipt:
         """Append facts that nobody can refuse. Returns when they are durable."""
-        operation = new_ulid(self.runtime, self.runtime)
-        command = Command(operation=operation, actor=actor, events=tuple(events), key=key)
+        command = Command(
+            operation=operation or new_ulid(self.runtime, self.runtime),
+            actor=actor,
+            events=tuple(events),
+            key=key,
+            correlation=correlation,
+            traceparent=traceparent,
+        )
         return await self.logs[log].gateway.submit(command)
 
-    async def decide(self, log: str, payload: msgspec.Struct, *, actor: str, key: str = "") -> Receipt:
-        """Carry out a command (named by its class) if the state allows it. Returns when it is durable and folded."""
+    async def decide(
+        self,
+        log: str,
+        payload: msgspec.Struct,
+        *,
+        actor: str,
+        key: str = "",
+        operation: str = "",
+        correlation: str = "",
+        traceparent: str = "",
+        minted: Mapping[str, str] | None = None,
+    ) -> Receipt:
+        """Carry out a command (named by its class) if the state allows it. Returns when it is durable and folded.
+
+        `operation` names the outcome, which `find_operation` tells; without one it is minted here. `correlation` and
+        `traceparent` stand in the events, to find what belongs together.
+        """
         command = Command(
-            operation=new_ulid(self.runtime, self.runtime),
+            operation=operation or new_ulid(self.runtime, self.runtime),
             actor=actor,
             name=type(payload).__name__,
             data=msgspec.Raw(msgspec.json.encode(payload)),
             key=key,
+            correlation=correlation,
+            traceparent=traceparent,
+            minted=dict(minted or {}),
         )
         return await self.logs[log].gateway.submit(command)
+
+    async def find_operation(self, log: str, operation: str) -> Receipt | None:
+        """Where the events of an operation are; None if it is not in the log now, though it may still be on its way."""
+
+        async def find(view: Replica | Snapshot) -> Receipt | None:
+            row = await view.get(OPERATIONS, operation, operation)
+            return Receipt(operation, str(row.first), str(row.last), replayed=True) if row is not None else None
+
+        found, _ = await self.logs[log].read(find)
+        return found
 
     async def pin(self, log: str, pin: PinRevision, *, actor: str) -> Receipt:
         """Keep a revision until the pin expires; `NotFound` if it is not retained, and then nothing is pinned.
@@ -323,5 +284,5 @@ class Workspace:
         return receipt
 
     async def published(self, log: str, position: int) -> Manifest:
-        """Wait until a revision covers a position."""
-        return await self.logs[log].compactor.wait_for(position)
+        """Wait until a revision covers a position, and return such a revision."""
+        return await self.logs[log].publishing.head(position)

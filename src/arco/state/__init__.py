@@ -17,14 +17,24 @@ from arco.state._manifest import Entry, File, Layer, Manifest, Pending, PinEntry
 from arco.state._replica import Replica
 from arco.state._revisions import Head, Revisions, check_versions, empty_manifest
 from arco.state._runner import LocalRunner, MergeJob, RefoldJob, Runner
-from arco.state._snapshot import Snapshot, TableSummary, snapshot_at_position, snapshot_at_revision
+from arco.state._snapshot import (
+    Snapshot,
+    TableSummary,
+    freeze,
+    snapshot_at_position,
+    snapshot_at_revision,
+    snapshot_at_time,
+)
 from arco.state._system import (
+    AUDIT,
     OPERATIONS,
     PINS,
     REJECTIONS,
     REQUESTS,
     RETENTION,
     AdvanceRetention,
+    Audit,
+    NothingChanged,
     PinRevision,
     ReleasePin,
 )
@@ -32,6 +42,7 @@ from arco.state._table import BUCKETS, Key, Kind, Table, Time, bucket_of
 from arco.state._verify import Comparison, verify_revision
 
 __all__ = [
+    "AUDIT",
     "BUCKETS",
     "OPERATIONS",
     "PINS",
@@ -39,6 +50,7 @@ __all__ = [
     "REQUESTS",
     "RETENTION",
     "AdvanceRetention",
+    "Audit",
     "Cadence",
     "Chain",
     "Change",
@@ -65,6 +77,7 @@ __all__ = [
     "LocalRunner",
     "Manifest",
     "MergeJob",
+    "NothingChanged",
     "Pending",
     "PinEntry",
     "PinRevision",
@@ -89,10 +102,12 @@ __all__ = [
     "empty_manifest",
     "encode_manifest",
     "examine_log",
+    "freeze",
     "new_event",
     "retained",
     "snapshot_at_position",
     "snapshot_at_revision",
+    "snapshot_at_time",
     "verify_chain",
     "verify_revision",
 ]

@@ -74,10 +74,10 @@ def _array(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
 
 def from_arrow(table: Table, data: pa.Table) -> Iterable[tuple[str, Key, Versioned]]:
     """(group, key, row with position) of each stored row; the row is None for a tombstone."""
-    hints = typing.get_type_hints(table.row)
+    hints, stored = table.hints, set(data.column_names)
     columns = [
         _values(data.column(name).combine_chunks(), hints[name])
-        if name in data.column_names
+        if name in stored
         else [None] * data.num_rows  # a column added after the file was written
         for name in table.columns
     ]

@@ -31,7 +31,7 @@ from arco.core import (
     Unavailable,
     new_ulid,
 )
-from arco.log import Follower, Hint, Place, number_of
+from arco.log import Follower, Hint, Place, is_http, number_of
 from arco.state._definition import Definition
 from arco.state._files import FileWriter
 from arco.state._fold import cutoff
@@ -274,6 +274,17 @@ class Compactor:
             await self._follower.restart(lambda: self._replica.reset(base))
             return True
 
+    async def rejoin(self) -> None:
+        """Stand on the newest revision without forgetting what is loaded, and let go of the changes it covers.
+
+        For a process that follows the log while another one publishes: else its changes would pile up for ever.
+        """
+        async with self._mutex:
+            self.head = await self._revisions.refresh(self.head)
+            await self._stand_on_head()
+            if self._replica.loaded_rows() > self._cadence.max_rows:
+                self._replica.evict()
+
     async def close(self) -> None:
         """Stop the loop; merges that are under way are left for the next compactor."""
         self._closing = True
@@ -428,7 +439,7 @@ class Compactor:
                 replica.rebase(manifest)
                 if replica.loaded_rows() > self._cadence.max_rows:
                     replica.evict()
-            hint = Hint(manifest.number)
+            hint = Hint(manifest.number, self._name if is_http(self._name) else "")
             self._runtime.spawn(self._revisions.hint.write(hint), f"hint of {manifest.log} manifests")
             return True
         tail = Tail(manifest.number, self.head.tail.proven)

@@ -7,8 +7,8 @@ import msgspec
 
 from arco.core import Invalid
 from arco.log import Command, EventRegistry, NewEvent
-from arco.state._domain import Decision, Domain, View
-from arco.state._system import REJECTIONS, system_domain
+from arco.state._domain import Decision, Domain, View, new_event
+from arco.state._system import AUDIT, NOTHING_CHANGED, REJECTIONS, NothingChanged, system_domain
 from arco.state._table import Table
 
 __all__ = ["Definition", "define_log"]
@@ -23,7 +23,10 @@ class Definition:
     versions: dict[str, int]
 
     async def decide(self, command: Command, view: View, received: int) -> list[NewEvent]:
-        """Validate a command by the decider of its name."""
+        """Validate a command by the decider of its name.
+
+        One that has nothing to do but carries a request key still leaves an event, so that its key is remembered.
+        """
         for domain in self.domains:
             if command.name in domain.commands:
                 kind, decider = domain.commands[command.name]
@@ -31,7 +34,10 @@ class Definition:
                     asked = msgspec.json.decode(command.data, type=kind)
                 except (msgspec.MsgspecError, UnicodeDecodeError) as error:
                     raise Invalid(f"the command {command.name} does not fit: {error}") from error
-                return await decider(asked, view, Decision(command, received))
+                events = await decider(asked, view, Decision(command, received))
+                if command.key and not events:
+                    return [new_event(NOTHING_CHANGED, NothingChanged(command.name))]
+                return events
         raise Invalid(f"the log {self.log} knows no command {command.name!r}")
 
 
@@ -40,7 +46,7 @@ def define_log(log: str, domains: Iterable[Domain]) -> Definition:
     given = tuple(domains)
     expiring = {table.name: table for domain in given for table in domain.tables if table.time}
     system = system_domain(log, expiring)
-    expiring.update({table.name: table for table in (*system.tables, REJECTIONS) if table.time})
+    expiring.update({table.name: table for table in (*system.tables, REJECTIONS, AUDIT) if table.time})
     every = (system, *given)
     tables: dict[str, Table] = {}
     commands: set[str] = set()
@@ -54,6 +60,9 @@ def define_log(log: str, domains: Iterable[Domain]) -> Definition:
         if commands & set(domain.commands):
             raise Invalid(f"a command of {domain.name} is declared twice in the log {log}")
         commands |= set(domain.commands)
-    tables[REJECTIONS.name] = REJECTIONS
+    for table in (REJECTIONS, AUDIT):
+        if table.name in tables:
+            raise Invalid(f"the table {table.name} is the system's own in every log")
+        tables[table.name] = table
     registry = EventRegistry(kind for domain in every for kind in domain.events)
     return Definition(log, every, registry, tables, {domain.name: domain.version for domain in every})

@@ -16,7 +16,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from arco.core import Invalid
+from arco.core import Invalid, Ulid, derive_ulid
 from arco.log import Command, Event, EventType, NewEvent
 from arco.state._table import Key, Table
 
@@ -81,6 +81,10 @@ class View(Protocol):
 
     async def rows(self, table: Table, group: str) -> list[Any]: ...
 
+    async def page(self, table: Table, group: str, after: Key | None, limit: int) -> list[Any]:
+        """The next rows of a group in key order, after a key; however large the group, this is little work."""
+        ...
+
 
 @dataclass(frozen=True)
 class Decision:
@@ -88,6 +92,10 @@ class Decision:
 
     command: Command
     received: int
+
+    def new_id(self, label: str) -> Ulid:
+        """The id of something this command creates: the same wherever and however often the command is decided."""
+        return derive_ulid(self.received, f"{self.command.operation}:{label}")
 
 
 Decider = Callable[[Any, View, Decision], Awaitable[list[NewEvent]]]

@@ -5,12 +5,14 @@ go to objects of their own below `private/`, because a signed URL opens a whole 
 """
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from functools import partial
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from arco.core import Runtime, Unavailable
+from arco.state._beside import work_on
 from arco.state._codec import to_arrow, to_parquet
 from arco.state._definition import Definition
 from arco.state._fold import Writes
@@ -50,18 +52,12 @@ class FileWriter:
         layers: list[Layer] = []
         for private in (False, True):
             path = self.path("delta", private=private)
-            parts, offset = [DELTA_MAGIC], len(DELTA_MAGIC)
-            for table in (definition.tables[name] for name in sorted(writes)):
-                if table.private != private:
-                    continue
-                data = to_arrow(table, writes[table.name].items())
-                encoded = to_parquet(table, data)
-                file = describe(table, data, encoded, path, offset)
-                layers.append(Layer(table.name, 0, str(first), str(last), (file,)))
-                parts.append(encoded)
-                offset += len(encoded)
-            if len(parts) > 1:
-                await self.put(path, b"".join(parts))
+            tables = [definition.tables[name] for name in sorted(writes) if definition.tables[name].private == private]
+            rows = sum(len(found) for table in tables for found in writes[table.name].values())
+            encoded, files = await work_on(rows, partial(_encode_delta, tables, writes, path), self._runtime)
+            layers += [Layer(table.name, 0, str(first), str(last), (file,)) for table, file in files]
+            if files:
+                await self.put(path, encoded)
         return layers
 
     async def files(self, table: Table, data: pa.Table, name: str) -> tuple[File, ...]:
@@ -69,9 +65,9 @@ class FileWriter:
         files = []
         for index, part in enumerate(_split(table, data)):
             path = self.path(f"{name}-{index:04d}.parquet", private=table.private)
-            encoded = to_parquet(table, part)
+            encoded, file = await work_on(part.num_rows, partial(_encode_file, table, part, path), self._runtime)
             await self.put(path, encoded)
-            files.append(describe(table, part, encoded, path, 0))
+            files.append(file)
         return tuple(files)
 
     async def put(self, path: str, data: bytes) -> None:
@@ -86,6 +82,22 @@ class FileWriter:
                 if attempt == ATTEMPTS - 1:
                     raise Unavailable(f"{path} cannot be written now: {error.message}; try again") from error
             await self._runtime.sleep(self._runtime.uniform(0.5, 1.0) * min(0.02 * 2**attempt, 2.0))
+
+
+def _encode_delta(tables: Sequence[Table], writes: Writes, path: str) -> tuple[bytes, list[tuple[Table, File]]]:
+    """The slices of some tables as one object, with what the manifest says of each."""
+    parts, offset, files = [DELTA_MAGIC], len(DELTA_MAGIC), []
+    for table in tables:
+        encoded, file = _encode_file(table, to_arrow(table, writes[table.name].items()), path, offset)
+        files.append((table, file))
+        parts.append(encoded)
+        offset += len(encoded)
+    return b"".join(parts), files
+
+
+def _encode_file(table: Table, data: pa.Table, path: str, offset: int = 0) -> tuple[bytes, File]:
+    encoded = to_parquet(table, data)
+    return encoded, describe(table, data, encoded, path, offset)
 
 
 def describe(table: Table, data: pa.Table, encoded: bytes, path: str, offset: int) -> File:

@@ -5,13 +5,15 @@ replica commits the result; a draft keeps it on top of a replica. The result doe
 batches: every stage sees its inputs one by one in position order, and retention holds from its event's position on.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
+import msgspec
+
 from arco.core import Invalid
-from arco.log import Event, EventRegistry
+from arco.log import Event, EventRegistry, EventType
 from arco.state._domain import Change, Domain, Input, Reject, Stage
-from arco.state._system import REJECTED, REJECTIONS, Rejection, RetentionAdvanced
+from arco.state._system import AUDIT, REJECTED, REJECTIONS, Audit, Rejection, RetentionAdvanced
 from arco.state._table import Key, Table, bucket_of
 
 __all__ = ["Folded", "Retention", "RowSource", "Rows", "Skipped", "Versioned", "Writes", "cutoff", "fold_batch"]
@@ -131,6 +133,8 @@ class _Group:
         if table.name in self._batch.watched:
             change = Change(table.name, self.get(table, key), row)
             self._batch.changes.append(Input(item.position, item.received, item.event, change))
+        if table.audited and item.position in self._batch.audited:
+            self._batch.note(item.position, table, key, self.get(table, key), row)
         self._undo.append((writes, key, writes.get(key)))
         writes[key] = (item.position, row)
 
@@ -164,12 +168,21 @@ class _Batch:
         self.source = source
         self.writes: Writes = {table.name: {} for domain in domains for table in domain.tables}
         self.writes[REJECTIONS.name] = {}
+        self.writes[AUDIT.name] = {}
         self.watched = {table.name for domain in domains for stage in domain.stages for table in stage.changes}
         self.retention: Retention = {name: list(steps) for name, steps in retention.items()}
         self.skipped: dict[str, Skipped] = {}
         self.rejected: list[Input] = []
         self.changes: list[Input] = []
         """What the stages of the domain that runs did to watched tables."""
+        self.audited: dict[int, dict[tuple[str, Key], tuple[Any, Any]]] = {}
+        """By position of an audited event: per table and key, the row before it and after it."""
+
+    def note(self, position: int, table: Table, key: Key, before: Any, after: Any) -> None:
+        """What an audited event did to a row; of several writes the first says what was there before."""
+        noted = self.audited[position]
+        name = (table.name, key)
+        noted[name] = (noted[name][0] if name in noted else before, after)
 
     def reject(self, item: Input, domain: str, reason: str) -> None:
         row = Rejection(f"{item.position}:{domain}", item.position, item.event.type, domain, reason, item.received)
@@ -224,6 +237,42 @@ class _Batch:
         for key in sorted(groups):
             _Group(key, self, stage.tables).run(stage, domain, groups[key])
 
+    def write_audit(self, kind: EventType, items: Iterable[Input], rejected: Collection[int]) -> None:
+        """A row per event of an audited type. It has a key of its own, so nothing needs to be read."""
+        action, resource_type = kind.audit or ("", "")
+        for item in items:
+            if item.position in rejected:
+                continue
+            event, noted = item.event, sorted(self.audited[item.position].items())
+            row = Audit(
+                audit_id=str(item.position),
+                operation=event.operation,
+                actor=event.actor,
+                action=action,
+                resource_type=resource_type,
+                resource=event.subject,
+                request_id=event.correlation,
+                traceparent=event.traceparent,
+                before=_rows_text((table, before) for (table, _), (before, _) in noted),
+                after=_rows_text((table, after) for (table, _), (_, after) in noted),
+                recorded_at=item.received,
+            )
+            self.writes[AUDIT.name][row.audit_id] = {row.audit_id: (item.position, row)}
+
+
+def _rows_text(found: Iterable[tuple[str, Any]]) -> str | None:
+    """Rows by table as JSON; None if there are none. Fields without a value are left out: most rows have many.
+
+    Maps that were read from a file are in another order than those that were folded, so the keys are sorted.
+    """
+    rows: dict[str, list[Any]] = {}
+    for table, row in found:
+        if row is not None:
+            fields = zip(row.__struct_fields__, msgspec.structs.astuple(row), strict=True)
+            said = {name: value for name, value in fields if value is not None and value != () and value != {}}
+            rows.setdefault(table, []).append(said)
+    return msgspec.json.encode(rows, order="deterministic").decode() if rows else None
+
 
 def _by_position(item: Input) -> int:
     return item.position
@@ -245,8 +294,13 @@ async def fold_batch(
             inputs.setdefault(event.type, []).append(item)
         if event.command or event.key:
             inputs["*"].append(item)
+    audited = [kind for name in inputs if (kind := registry.get(name)) is not None and kind.audit is not None]
+    batch.audited = {item.position: {} for kind in audited for item in inputs[kind.name]}
     for domain in domains:
         await batch.run_domain(domain, inputs)
+    rejected = {item.position for item in batch.rejected}
+    for kind in audited:
+        batch.write_audit(kind, inputs[kind.name], rejected)
     if batch.rejected:
         await batch.run_stage(REJECTED, "system", sorted(batch.rejected, key=_by_position))
     writes = {

@@ -12,18 +12,29 @@ BATCH_SEGMENTS = 64
 
 
 async def fold_forward(
-    replica: Replica, log: Sequence, place: Place, through: int, *, at_least: int, position: int | None = None
+    replica: Replica,
+    log: Sequence,
+    place: Place,
+    through: int | None,
+    *,
+    at_least: int,
+    position: int | None = None,
+    received: int | None = None,
 ) -> AsyncIterator[int]:
     """Fold the segments up to `through`, or up to the tail if that comes first; yields the number after each batch.
 
-    Numbers up to `at_least` are known to exist. With `position`, events beyond it are left out.
+    Numbers up to `at_least` are known to exist. With `position`, events beyond it are left out; with `received`,
+    segments that came later are.
     """
     batch: list[tuple[Segment, Link]] = []
     link = replica.link
     async for found in read_log(log, place, Tail(link.number, Unknown), link, through=through, at_least=at_least):
-        if not isinstance(found, Tail):
+        ended = isinstance(found, Tail) or (received is not None and found[0].header.received > received)
+        if not isinstance(found, Tail) and not ended:
             batch.append((found[0], found[1]))
-        if batch and (isinstance(found, Tail) or len(batch) == BATCH_SEGMENTS):
+        if batch and (ended or len(batch) == BATCH_SEGMENTS):
             await replica.apply(batch, through=position)
             batch = []
             yield replica.link.number
+        if ended:
+            return

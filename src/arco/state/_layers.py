@@ -13,7 +13,8 @@ from collections.abc import Iterable
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from arco.core import Corrupt, LostObject, Unavailable
+from arco.core import Corrupt, LostObject, Runtime, Unavailable
+from arco.state._beside import work_on
 from arco.state._codec import conform, newest, read_parquet, sort_rows
 from arco.state._manifest import File, Layer
 from arco.state._table import Kind, Table
@@ -58,25 +59,21 @@ class _Sparse(io.RawIOBase):
 class LayerReader:
     """Files of one workspace's state, with the footers of large ones remembered."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, runtime: Runtime | None = None) -> None:
+        """With a runtime, large tables are decoded and sorted beside the loop."""
+        self.runtime = runtime
         self._store = store
         self._footers: OrderedDict[str, tuple[pq.FileMetaData, bytes, int]] = OrderedDict()
 
     async def bytes_of(self, file: File) -> bytes:
         """The slice, checked against its sha256."""
-        data = await self._range(file, 0, file.length)
-        if hashlib.sha256(data).hexdigest() != file.sha256:
-            raise Corrupt(
-                f"{file.path} does not have the bytes the manifest promises at {file.offset}; "
-                "run `arco doctor`, then `arco rebuild`",
-                path=file.path,
-            )
-        return data
+        return _checked(file, await self._range(file, 0, file.length))
 
     async def read(self, table: Table, file: File, buckets: Iterable[int] | None = None) -> pa.Table:
         """The rows of a file; of the given buckets only, if any are given."""
         if buckets is None or file.footer is None:
-            data = read_parquet(table, await self.bytes_of(file), file.path)
+            found = await self._range(file, 0, file.length)
+            data = await work_on(file.rows, lambda: read_parquet(table, _checked(file, found), file.path), self.runtime)
         else:
             data = await self._row_groups(table, file, file.footer, set(buckets))
         if buckets is None:
@@ -88,17 +85,21 @@ class LayerReader:
     ) -> pa.Table:
         """The rows of neighbouring layers: the newest of each key, tombstones only if `dead`."""
         wanted = None if buckets is None else set(buckets)
-        parts = [
-            await self.read(table, file, wanted)
-            for layer in layers
-            for file in layer.files
-            if wanted is None or any(file.has_bucket(bucket) for bucket in wanted)
-        ]
-        data = sort_rows(table, pa.concat_tables([table.schema.empty_table(), *parts]).combine_chunks())
-        data = newest(table, data)
-        if table.kind is Kind.FACT:
-            return data
-        return data if dead else data.filter(pa.compute.invert(data.column("_deleted")))
+        parts, sources = [table.schema.empty_table()], 0
+        for layer in layers:
+            files = [file for file in layer.files if wanted is None or any(map(file.has_bucket, wanted))]
+            parts += [await self.read(table, file, wanted) for file in files]
+            sources += bool(files)
+
+        def combine() -> pa.Table:
+            data = pa.concat_tables(parts).combine_chunks()
+            if sources > 1:  # one layer alone is sorted and has each key once
+                data = newest(table, sort_rows(table, data))
+            if table.kind is Kind.FACT or dead:
+                return data
+            return data.filter(pa.compute.invert(data.column("_deleted")))
+
+        return await work_on(sum(part.num_rows for part in parts), combine, self.runtime)
 
     async def _row_groups(self, table: Table, file: File, promised: tuple[int, str], buckets: set[int]) -> pa.Table:
         meta, footer, start = await self._footer(file, *promised)
@@ -152,6 +153,16 @@ class LayerReader:
             ) from None
         except StoreFailed as error:
             raise Unavailable(f"{file.path} cannot be read now: {error.message}; try again") from error
+
+
+def _checked(file: File, data: bytes) -> bytes:
+    if hashlib.sha256(data).hexdigest() != file.sha256:
+        raise Corrupt(
+            f"{file.path} does not have the bytes the manifest promises at {file.offset}; "
+            "run `arco doctor`, then `arco rebuild`",
+            path=file.path,
+        )
+    return data
 
 
 def keep_alive(table: Table, data: pa.Table, cutoff: int | None) -> pa.Table:

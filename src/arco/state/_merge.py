@@ -8,12 +8,11 @@ facts fall only where they cannot hide anything: tombstones in a merge that incl
 from collections.abc import Sequence
 from itertools import groupby
 
-import pyarrow.compute as pc
-
+from arco.state._beside import work_on
 from arco.state._files import FileWriter
 from arco.state._layers import LayerReader, keep_alive
 from arco.state._manifest import File, Layer, Manifest, Pending
-from arco.state._table import Kind, Table
+from arco.state._table import Table
 
 __all__ = ["adopt", "can_adopt", "merge_layers", "plan_merges"]
 
@@ -64,8 +63,6 @@ async def merge_layers(
     table: Table, layers: Sequence[Layer], oldest: bool, cutoff: int | None, reader: LayerReader, writer: FileWriter
 ) -> tuple[File, ...]:
     """Write the rows of neighbouring layers as new files."""
-    data = await reader.rows(table, layers, dead=True)
-    if table.kind is Kind.IMAGE and oldest:
-        data = data.filter(pc.invert(data.column("_deleted")))
-    data = keep_alive(table, data, cutoff)
-    return await writer.files(table, data, "merged")
+    data = await reader.rows(table, layers, dead=not oldest)
+    kept = await work_on(data.num_rows, lambda: keep_alive(table, data, cutoff), reader.runtime)
+    return await writer.files(table, kept, "merged")

@@ -1,12 +1,14 @@
 """`Replica`: a fold held in memory at a position, on top of a published revision.
 
 Rows are loaded by bucket when a fold or a reader needs them and may be evicted again. What changed since the base
-revision is *dirty* and always in memory; a bucket that is not loaded has not changed. `rebase` moves the base forward:
-a dirty row whose position the new revision covers is clean. The same rule serves after our own publish and after
-somebody else's, because state is a function of the log's prefix.
+revision is *dirty* and always in memory. A bucket that is not loaded has not changed, but for rows the fold writes
+without looking (the audit): those lie *aside* until it is loaded. `rebase` moves the base forward: a dirty row whose
+position the new revision covers is clean. The same rule serves after our own publish and after somebody else's, because
+state is a function of the log's prefix.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Any
 
 import msgspec
@@ -14,7 +16,8 @@ import pyarrow as pa
 
 from arco.core import Conflict, Refused, Unavailable
 from arco.log import Command, Event, Link, NewEvent, Receipt, Segment, position_of
-from arco.state._codec import from_arrow, to_arrow
+from arco.state._bucket import Bucket, Overlay, overlaid, split_buckets
+from arco.state._codec import to_arrow
 from arco.state._definition import Definition
 from arco.state._fold import Folded, Retention, Rows, Skipped, Versioned, Writes, cutoff, fold_batch
 from arco.state._layers import LayerReader
@@ -24,8 +27,6 @@ from arco.state._table import Key, Table, bucket_of
 from arco.state._view import scan
 
 __all__ = ["Replica"]
-
-_EMPTY: Mapping[Key, Versioned] = {}
 
 
 class Replica:
@@ -46,8 +47,8 @@ class Replica:
         }
         self.skips = {skip.type: Skipped(int(skip.first), skip.count) for skip in base.skipped}
         self.pins = {pin.pin_id: pin for pin in base.pins}
-        self._rows: dict[str, dict[int, dict[str, Rows]]] = {name: {} for name in self.definition.tables}
-        self._held = 0
+        self._buckets: dict[str, dict[int, Bucket]] = {name: {} for name in self.definition.tables}
+        self._aside: dict[str, dict[int, dict[str, Rows]]] = {name: {} for name in self.definition.tables}
         self.dirty: Writes = {}
 
     @property
@@ -85,15 +86,13 @@ class Replica:
 
     def _commit(self, folded: Folded, link: Link) -> None:
         for name, groups in folded.writes.items():
-            buckets = self._rows[name]
-            dirty = self.dirty.setdefault(name, {})
+            buckets, dirty = self._buckets[name], self.dirty.setdefault(name, {})
             for group, writes in groups.items():
-                rows = buckets[bucket_of(group)].setdefault(group, {})
-                before = len(rows)
-                rows.update(writes)
-                for key in [key for key, versioned in writes.items() if versioned[1] is None]:
-                    del rows[key]
-                self._held += len(rows) - before
+                number = bucket_of(group)
+                if number in buckets:
+                    buckets[number].write(group, writes)
+                else:
+                    self._put_aside(name, number, group, writes)
                 dirty.setdefault(group, {}).update(writes)
         for group, writes in folded.writes.get(PINS.name, {}).items():
             for _, pin in writes.values():
@@ -111,31 +110,39 @@ class Replica:
     # Rows
 
     async def load(self, table: Table, buckets: Iterable[int]) -> None:
-        loaded = self._rows[table.name]
+        loaded, aside = self._buckets[table.name], self._aside[table.name]
         missing = {bucket for bucket in buckets if bucket not in loaded}
         if not missing:
             return
         layers = self.base.layers_of(table.name)
-        found: dict[int, dict[str, Rows]] = {bucket: {} for bucket in missing}
+        found: dict[int, pa.Table] = {}
         if layers:
             # Held: a bucket that was loaded, changed, published and evicted meanwhile would be taken for unchanged.
             self.hold()
             try:
-                data = await self._reader.rows(table, layers, missing)
+                found = dict(split_buckets(await self._reader.rows(table, layers, missing)))
             finally:
                 self.release()
-            for group, key, versioned in from_arrow(table, data):
-                found[bucket_of(group)].setdefault(group, {})[key] = versioned
-        for bucket, groups in found.items():
-            if bucket not in loaded:  # else another reader has loaded it meanwhile, and a fold may have changed it
-                loaded[bucket] = groups
-                self._held += sum(map(len, groups.values()))
+        for number in missing:
+            if number not in loaded:  # else another reader has loaded it meanwhile, and a fold may have changed it
+                bucket = loaded[number] = Bucket(table, found.get(number))
+                for group, writes in aside.pop(number, {}).items():
+                    bucket.write(group, writes)
+
+    def _put_aside(self, name: str, bucket: int, group: str, writes: Rows) -> None:
+        """Rows of a bucket that is not loaded; `load` adds them."""
+        self._aside[name].setdefault(bucket, {}).setdefault(group, {}).update(writes)
 
     def group(self, table: Table, group: str) -> Mapping[Key, Versioned]:
-        bucket = self._rows[table.name].get(bucket_of(group))
+        bucket = self._loaded(table, group)
+        found = bucket.groups.get(group)
+        return bucket.find(group) if found is None else found
+
+    def _loaded(self, table: Table, group: str) -> Bucket:
+        bucket = self._buckets[table.name].get(bucket_of(group))
         if bucket is None:
             raise Unavailable("the state was replaced by a rebuild while it was read; try again")
-        return bucket.get(group, _EMPTY)
+        return bucket
 
     async def get(self, table: Table, group: str, key: Key) -> Any:
         """The row as of the replica's position, or None."""
@@ -152,10 +159,28 @@ class Replica:
         self.hold()
         try:
             await self.load(table, (bucket_of(group),))
-            found = sorted(self.group(table, group).items())
+            self.settle(table, group)
+            return [row for _, (_, row) in self.ordered(table, group) if self._lives(table, row)]
         finally:
             self.release()
-        return [row for _, (_, row) in found if self._lives(table, row)]
+
+    async def page(self, table: Table, group: str, after: Key | None, limit: int) -> list[Any]:
+        """The next rows of a group in key order, after a key."""
+        self.hold()
+        try:
+            await self.load(table, (bucket_of(group),))
+            alive = (row for _, (_, row) in self.ordered(table, group, after) if self._lives(table, row))
+            return list(islice(alive, limit))
+        finally:
+            self.release()
+
+    def settle(self, table: Table, group: str) -> None:
+        """All rows of a group whose bucket was loaded will be read: make them once."""
+        self._loaded(table, group).settle(group)
+
+    def ordered(self, table: Table, group: str, after: Key | None = None) -> Iterator[tuple[Key, Versioned]]:
+        """The rows of a group whose bucket was loaded, in key order, those that retention took included."""
+        return self._loaded(table, group).ordered(group, after)
 
     async def scan(self, table: Table, buckets: Iterable[int] | None = None) -> pa.Table:
         """All rows as of the replica's position, as Arrow."""
@@ -190,6 +215,26 @@ class Replica:
                     del groups[group]
             if not groups:
                 del self.dirty[name]
+        if not self._users:  # else somebody may be loading what an older revision has, and needs these rows too
+            for buckets in self._aside.values():
+                buckets.clear()
+            for name, groups in self.dirty.items():
+                for group, writes in groups.items():
+                    if bucket_of(group) not in self._buckets[name]:
+                        self._put_aside(name, bucket_of(group), group, writes)
+
+    def freeze(self) -> "Replica":
+        """A replica that stays at this position, whatever becomes of this one."""
+        other = Replica(self.definition, self._reader, self.base)
+        other._link, other.retention = self._link, self.retention
+        other.skips, other.pins = dict(self.skips), dict(self.pins)
+        other.dirty = {
+            name: {group: dict(rows) for group, rows in groups.items()} for name, groups in self.dirty.items()
+        }
+        for name, groups in other.dirty.items():
+            for group, rows in groups.items():
+                other._put_aside(name, bucket_of(group), group, rows)
+        return other
 
     def hold(self) -> None:
         """Nothing is evicted until `release`: somebody has loaded rows and is about to use them."""
@@ -203,16 +248,16 @@ class Replica:
 
     def loaded_rows(self) -> int:
         """Rows in memory."""
-        return self._held
+        return sum(bucket.held for buckets in self._buckets.values() for bucket in buckets.values())
 
     def evict(self) -> None:
         """Drop every bucket that has no dirty row, unless somebody is reading right now."""
         if self._users:
             return
-        for name, buckets in self._rows.items():
+        for name, buckets in self._buckets.items():
             dirty = {bucket_of(group) for group in self.dirty.get(name, ())}
             for bucket in [bucket for bucket in buckets if bucket not in dirty]:
-                self._held -= sum(map(len, buckets.pop(bucket).values()))
+                del buckets[bucket]
 
     def draft(self) -> "ReplicaDraft":
         return ReplicaDraft(self)
@@ -283,9 +328,8 @@ class ReplicaDraft:
         await self._replica.load(table, buckets)
 
     def group(self, table: Table, group: str) -> Mapping[Key, Versioned]:
-        before = self._replica.group(table, group)
-        mine = self._writes.get(table.name, {}).get(group)
-        return {**before, **mine} if mine else before
+        before, mine = self._replica.group(table, group), self._mine(table, group)
+        return Overlay(mine, before) if mine else before
 
     async def get(self, table: Table, group: str, key: Key) -> Any:
         await self._fold_staged()
@@ -296,7 +340,22 @@ class ReplicaDraft:
     async def rows(self, table: Table, group: str) -> list[Any]:
         await self._fold_staged()
         await self.load(table, (bucket_of(group),))
-        return [row for _, (_, row) in sorted(self.group(table, group).items()) if self._lives(table, row)]
+        self._replica.settle(table, group)
+        return list(self._alive(table, group, None))
+
+    async def page(self, table: Table, group: str, after: Key | None, limit: int) -> list[Any]:
+        await self._fold_staged()
+        await self.load(table, (bucket_of(group),))
+        return list(islice(self._alive(table, group, after), limit))
+
+    def _mine(self, table: Table, group: str) -> Rows:
+        return self._writes.get(table.name, {}).get(group, {})
+
+    def _alive(self, table: Table, group: str, after: Key | None) -> Iterator[Any]:
+        mine, before = self._mine(table, group), self._replica.ordered(table, group, after)
+        keys = sorted(key for key in mine if after is None or key > after)  # type: ignore[operator]
+        both = overlaid(before, mine, keys) if mine else before
+        return (row for _, (_, row) in both if self._lives(table, row))
 
     def _lives(self, table: Table, row: Any) -> bool:
         """What retention took does not exist for a decider either, whether a merge has dropped it yet or not."""

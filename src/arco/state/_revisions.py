@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from arco.core import Corrupt, LostObject, NotFound, Outdated, Runtime, Superseded, format_time
+from arco.core import Corrupt, LostObject, NotFound, Outdated, Runtime, Superseded
 from arco.log import FIRST_LINK, HintFile, Place
 from arco.state._layers import LayerReader
 from arco.state._layout import Layout
@@ -13,6 +13,10 @@ from arco.state._manifest import FORMAT, Entry, Manifest, decode_manifest
 from arco.storage import MIN_AGE, Sequence, Store, Tail
 
 __all__ = ["Head", "Revisions", "check_versions", "empty_manifest"]
+
+
+FAR = 16
+"""Revisions that a reader follows one by one before it looks for the newest from scratch."""
 
 
 @dataclass(frozen=True)
@@ -46,6 +50,7 @@ class Revisions:
     def __init__(self, store: Store, place: Place, runtime: Runtime, *, min_age: float = MIN_AGE) -> None:
         layout = Layout(place)
         self.place = place
+        self.runtime = runtime
         self.sequence = Sequence(store, layout.manifests, runtime, min_age=min_age)
         self.hint = HintFile(store, layout.manifests_hint, runtime)
         self._reader = LayerReader(store)
@@ -62,15 +67,17 @@ class Revisions:
     async def refresh(self, head: Head) -> Head:
         """The newest revision, given one that was the newest before. One request if nothing is newer.
 
-        Who slept while the revisions after its own were collected starts from scratch. A collected number may have been
-        filled again by somebody who slept even longer, so below the floor a broken chain proves nothing.
+        Who is far behind goes to where the hint leads instead of reading every revision in between. Who slept while the
+        revisions after its own were collected starts from scratch too. A collected number may have been filled again
+        by somebody who slept even longer, so below the floor a broken chain proves nothing.
         """
         try:
-            while True:
+            for _ in range(FAR):
                 found = await self.sequence.next(head.tail)
                 if isinstance(found, Tail):
                     return Head(head.manifest, head.sha256, found)
                 head = self.follow(head, *found)
+            return await self.head()
         except Superseded:
             return await self.head()
         except Corrupt:
@@ -127,14 +134,19 @@ class Revisions:
             f"revision {revision} of {self.place.log} is not retained; `arco state history` lists those that are"
         )
 
-    async def as_of(self, head: Manifest, time: int) -> Manifest:
-        """The newest retained revision published at or before a time."""
-        if head.published_at <= time:
+    async def received_by(self, head: Manifest, time: int) -> Manifest:
+        """A late retained revision that covers nothing received after a time; revision 0 if there is none.
+
+        It is the newest one published by then, or an older one if the clocks of owner and compactor disagree.
+        """
+        if head.link.received <= time:
             return head
-        found = [entry for entry in await self.history(head) if entry.published_at <= time]
-        if not found:
-            raise NotFound(f"no revision of {self.place.log} from {format_time(time)} or before is retained")
-        return await self.read(found[-1])
+        for entry in reversed(await self.history(head)):
+            if entry.published_at <= time:
+                found = await self.read(entry)
+                if found.link.received <= time:
+                    return found
+        return empty_manifest(self.place)
 
     async def below(self, head: Manifest, position: int) -> Manifest:
         """The newest retained revision that covers nothing beyond a position; revision 0 if there is none."""

@@ -6,12 +6,14 @@ layers through `Store` and write files with the same `FileWriter`; the compactor
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Protocol
 
 import msgspec
 
 from arco.core import Runtime
 from arco.log import Place
+from arco.state._beside import work_on
 from arco.state._codec import to_arrow
 from arco.state._definition import Definition
 from arco.state._files import FileWriter
@@ -69,7 +71,7 @@ class LocalRunner:
         self._place = place
         self._layout = Layout(place)
         self._runtime = runtime
-        self._reader = LayerReader(store)
+        self._reader = LayerReader(store, runtime)
 
     async def merge(self, job: MergeJob) -> tuple[File, ...]:
         writer = FileWriter(self._store, self._layout, job.directory, self._runtime)
@@ -90,14 +92,15 @@ class LocalRunner:
                     replica.evict()
         return carry_over(replica, replica.base.layers)
 
-    @staticmethod
-    async def _spill(writer: FileWriter, replica: Replica, number: int) -> list[Layer]:
+    async def _spill(self, writer: FileWriter, replica: Replica, number: int) -> list[Layer]:
         """The changed rows as plain files, as a merge would write them."""
         first, last = replica.base.watermark, str(replica.watermark)
         layers = []
         for name, groups in sorted(replica.dirty.items()):
             table = replica.definition.tables[name]
-            files = await writer.files(table, to_arrow(table, groups.items()), f"refold-{number:04d}-{name}")
+            rows = sum(map(len, groups.values()))
+            data = await work_on(rows, partial(to_arrow, table, groups.items()), self._runtime)
+            files = await writer.files(table, data, f"refold-{number:04d}-{name}")
             layers.append(Layer(name, 1, first, last, files))
         return layers
 

@@ -1,6 +1,7 @@
-"""`Snapshot`: the state at a revision or at a position, for readers. It never changes.
+"""`Snapshot`: the state at a revision, at a position or at a time, for readers. It never changes.
 
-Any position is an older revision plus a fold of the log above it.
+Any position is an older revision plus a fold of the log above it, and so is any time: of what was received by then.
+The present position of a live replica is a copy of its rows in memory (`freeze`).
 """
 
 from collections.abc import Iterable, Mapping
@@ -9,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from arco.core import Invalid, NotFound, Stale
+from arco.core import Invalid, NotFound, Runtime, Stale
 from arco.log import Place, number_of
 from arco.state._compactor import base_for
 from arco.state._definition import Definition
@@ -18,10 +19,17 @@ from arco.state._layers import LayerReader
 from arco.state._manifest import File, Layer, Manifest
 from arco.state._replica import Replica
 from arco.state._revisions import Revisions, check_versions
-from arco.state._table import Key, Kind, Table, bucket_of
+from arco.state._table import BUCKETS, Key, Kind, Table, bucket_of
 from arco.storage import Sequence, Store
 
-__all__ = ["Snapshot", "TableSummary", "snapshot_at_position", "snapshot_at_revision"]
+__all__ = [
+    "Snapshot",
+    "TableSummary",
+    "freeze",
+    "snapshot_at_position",
+    "snapshot_at_revision",
+    "snapshot_at_time",
+]
 
 
 @dataclass(frozen=True)
@@ -56,19 +64,29 @@ class Snapshot:
         """One row by its group and key, or None. Reads only files that hold the group's bucket."""
         return await self._replica.get(table, group, key)
 
+    async def load(self, table: Table, buckets: Iterable[int]) -> None:
+        """Bring buckets into memory that will be read one after the other, with one read of each file."""
+        await self._replica.load(table, buckets)
+
     async def rows(self, table: Table, group: str) -> list[Any]:
         return await self._replica.rows(table, group)
+
+    async def page(self, table: Table, group: str, after: Key | None, limit: int) -> list[Any]:
+        """The next rows of a group in key order, after a key."""
+        return await self._replica.page(table, group, after, limit)
 
     async def scan(
         self,
         table: Table,
         *,
         groups: Iterable[str] | None = None,
+        buckets: Iterable[int] | None = None,
         between: Mapping[str, tuple[Any, Any]] | None = None,
     ) -> pa.Table:
-        """All rows, or those of some groups, or those whose prunable column lies in a range (ends included)."""
+        """All rows, or those of some groups or buckets, or with a prunable column in a range (ends included)."""
         wanted = None if groups is None else list(groups)
-        buckets = None if wanted is None else {bucket_of(group) for group in wanted}
+        if wanted is not None:
+            buckets = {bucket_of(group) for group in wanted}
         replica = self._replica
         if between:
             unknown = set(between) - set(table.prune)
@@ -86,6 +104,24 @@ class Snapshot:
                 pa.compute.and_(pa.compute.greater_equal(column, low), pa.compute.less_equal(column, high))
             )
         return data
+
+    def differing(self, other: "Snapshot", table: Table) -> set[int]:
+        """The buckets in which the rows of two states may differ; in all others they are the same."""
+        if self._replica.retention.get(table.name) != other._replica.retention.get(table.name):
+            return set(range(BUCKETS))
+        mine, others = self._files(table), other._files(table)
+        bits = 0
+        for place in mine.keys() ^ others.keys():
+            bits |= int((mine.get(place) or others[place]).buckets, 16)
+        found = {bucket for bucket in range(BUCKETS) if bits >> bucket & 1}
+        for state in (self, other):
+            found |= {bucket_of(group) for group in state._replica.dirty.get(table.name, ())}
+        return found
+
+    def _files(self, table: Table) -> dict[tuple[str, int], File]:
+        return {
+            (file.path, file.offset): file for layer in self.manifest.layers_of(table.name) for file in layer.files
+        }
 
     def _pruned(self, table: Table, between: Mapping[str, tuple[Any, Any]]) -> Replica:
         """A replica that does not even know the files that cannot hold a wanted row.
@@ -131,8 +167,16 @@ class Snapshot:
         return found
 
 
-def snapshot_at_revision(definition: Definition, store: Store, manifest: Manifest) -> Snapshot:
-    return Snapshot(definition, Replica(definition, LayerReader(store), manifest), int(manifest.watermark))
+def snapshot_at_revision(
+    definition: Definition, store: Store, manifest: Manifest, runtime: Runtime | None = None
+) -> Snapshot:
+    """The state of a revision. With a runtime, large tables are read beside the loop."""
+    return Snapshot(definition, Replica(definition, LayerReader(store, runtime), manifest), int(manifest.watermark))
+
+
+def freeze(definition: Definition, replica: Replica) -> Snapshot:
+    """The state exactly where a replica stands now. Later folds and publishes do not change it."""
+    return Snapshot(definition, replica.freeze(), replica.watermark)
 
 
 async def snapshot_at_position(
@@ -148,7 +192,7 @@ async def snapshot_at_position(
     base = base_for(definition, await revisions.below(head, position))
     if int(base.watermark) < position:
         check_versions(base, definition.versions)  # folding an older way on top of a newer one is neither
-    replica = Replica(definition, LayerReader(store), base)
+    replica = Replica(definition, LayerReader(store, revisions.runtime), base)
     through = number_of(position)
     known = min(through, head.link.number)
     async for _ in fold_forward(replica, log, place, through, at_least=known, position=position):
@@ -157,3 +201,24 @@ async def snapshot_at_position(
         last = replica.link.number
         raise Stale(f"the log {place.log} ends at segment {last}; position {position} does not exist yet")
     return Snapshot(definition, replica, position)
+
+
+async def snapshot_at_time(
+    definition: Definition,
+    store: Store,
+    place: Place,
+    revisions: Revisions,
+    log: Sequence,
+    head: Manifest,
+    time: int,
+) -> Snapshot:
+    """The state of everything the log had received by a time; its position says how far that is.
+
+    Received times never go back, so this is a prefix of the log. A time that lies ahead gives the tail.
+    """
+    base = base_for(definition, await revisions.received_by(head, time))
+    replica = Replica(definition, LayerReader(store, revisions.runtime), base)
+    segments = fold_forward(replica, log, place, None, at_least=head.link.number, received=time)
+    async for _ in segments:
+        check_versions(base, definition.versions)  # folding an older way on top of a newer one is neither
+    return Snapshot(definition, replica, replica.watermark)

@@ -1,10 +1,14 @@
-"""What every log knows of itself, whatever its domains: operations, request keys, pins, retention, rejections.
+"""What every log knows of itself, whatever its domains: operations, request keys, pins, retention, rejections, audit.
 
 - `operations`, `requests`: which command was carried out where, so that a repetition is recognised. Facts that may
   expire after the life of a key (7 days), because older keys are refused at the door.
 - `pins`: revisions that collection must keep, each with an expiry. Images.
 - `retention`: how far the facts of each table have expired. Images; what folds and readers go by is in the manifest.
 - `rejections`: inputs that could not be folded. Written by the fold itself.
+- `audit`: who did what to what, with the rows before and after, of every event whose type is audited. Facts, written by
+  the fold itself.
+
+`NothingChanged` is the event of a command that had a request key and nothing to do: it makes the key known.
 """
 
 import msgspec
@@ -15,6 +19,8 @@ from arco.state._domain import Decision, Domain, Group, Input, Stage, View, new_
 from arco.state._table import Kind, Table, Time
 
 __all__ = [
+    "AUDIT",
+    "NOTHING_CHANGED",
     "OPERATIONS",
     "PINS",
     "REJECTED",
@@ -22,6 +28,8 @@ __all__ = [
     "REQUESTS",
     "RETENTION",
     "AdvanceRetention",
+    "Audit",
+    "NothingChanged",
     "Operation",
     "Pin",
     "PinRevision",
@@ -80,11 +88,28 @@ class Rejection(msgspec.Struct, frozen=True, gc=False):
     received_at: Time
 
 
+class Audit(msgspec.Struct, frozen=True, gc=False):
+    audit_id: str
+    """The position of the event, as text."""
+    operation: str
+    actor: str
+    action: str
+    resource_type: str
+    resource: str
+    request_id: str
+    traceparent: str
+    before: str | None
+    """The rows the event changed, as JSON: a list by name of the table. None if there were none."""
+    after: str | None
+    recorded_at: Time
+
+
 OPERATIONS = Table("operations", Operation, Kind.FACT, ("operation",), "operation", time="received_at")
 REQUESTS = Table("requests", RequestRow, Kind.FACT, ("key",), "key", time="received_at")
 PINS = Table("pins", Pin, Kind.IMAGE, ("pin_id",), "pin_id")
 RETENTION = Table("retention", RetentionRow, Kind.IMAGE, ("table",), "table")
 REJECTIONS = Table("rejections", Rejection, Kind.FACT, ("rejection_id",), "rejection_id", time="received_at")
+AUDIT = Table("audit", Audit, Kind.FACT, ("audit_id",), "audit_id", time="recorded_at", prune=("recorded_at",))
 
 
 class RevisionPinned(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -104,9 +129,14 @@ class RetentionAdvanced(msgspec.Struct, frozen=True, forbid_unknown_fields=True)
     """Rows whose time lies before this (microseconds) are gone."""
 
 
+class NothingChanged(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    command: str
+
+
 REVISION_PINNED = EventType("RevisionPinned", RevisionPinned)
 PIN_RELEASED = EventType("PinReleased", PinReleased)
 RETENTION_ADVANCED = EventType("RetentionAdvanced", RetentionAdvanced)
+NOTHING_CHANGED = EventType("NothingChanged", NothingChanged)
 
 
 def _operation_of(item: Input) -> tuple[str, ...]:
@@ -214,7 +244,7 @@ def system_domain(log: str, expiring: dict[str, Table]) -> Domain:
         name="system",
         log=log,
         version=VERSION,
-        events=(REVISION_PINNED, PIN_RELEASED, RETENTION_ADVANCED),
+        events=(REVISION_PINNED, PIN_RELEASED, RETENTION_ADVANCED, NOTHING_CHANGED),
         stages=(
             Stage("operations", (OPERATIONS,), _operation_of, _fold_operation, events=("*",)),
             Stage("requests", (REQUESTS,), _request_of, _fold_request, events=("*",)),

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property, lru_cache
-from operator import attrgetter
+from operator import attrgetter, itemgetter
 from typing import Annotated, Any
 
 import msgspec
@@ -58,6 +58,8 @@ class Table:
     """Columns whose least and greatest value stand in the manifest. For images only columns that never change."""
     private: bool = False
     """Kept in objects of its own that are never signed."""
+    audited: bool = False
+    """Its rows before and after an audited event stand in the audit."""
 
     def __post_init__(self) -> None:
         fields = set(self.row.__struct_fields__)
@@ -66,6 +68,8 @@ class Table:
             raise Invalid(f"table {self.name} names columns its row class lacks: {sorted(named - fields)}")
         if self.kind is Kind.IMAGE and self.time:
             raise Invalid(f"table {self.name} holds images; only facts expire by a time column")
+        if self.audited and self.private:
+            raise Invalid(f"table {self.name} is private, so the audit must not show its rows")
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -86,6 +90,17 @@ class Table:
     @cached_property
     def time_of(self) -> Callable[[Any], int] | None:
         return attrgetter(self.time) if self.time else None
+
+    @cached_property
+    def order_of(self) -> Callable[[Key], Any] | None:
+        """Sorts keys of one group as they sort themselves, without comparing what is the same in all of them."""
+        differing = [index for index, name in enumerate(self.key) if name != self.group]
+        return itemgetter(*differing) if 0 < len(differing) < len(self.key) else None
+
+    @cached_property
+    def hints(self) -> dict[str, Any]:
+        """The types of the columns as the row class has them."""
+        return typing.get_type_hints(self.row)
 
     @cached_property
     def schema(self) -> pa.Schema:

@@ -1,127 +1,194 @@
-"""Commands of the catalog and what decides them. A refusal says why; nothing is written then."""
+"""Commands of the catalog: what may be asked. `deciders` says what becomes of them.
 
-from typing import Any
+A field that is `UNSET` stays as it is. `side` says who speaks in a `Declared` field: `code` or `ui`. A command names
+things as its caller does (`Ref`: by path or by id); the decider resolves names at the tail of the log. Ids of what is
+created are derived by the decider from the operation, never sent.
+"""
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
-from arco.core import Conflict, Invalid, NotFound, Refused, check_catalog_name, parse_ulid
-from arco.domains.catalog.events import (
-    NAMESPACE_CREATED,
-    NAMESPACE_DROPPED,
-    NAMESPACE_RENAMED,
-    NAMESPACE_UPDATED,
-    NamespaceCreated,
-    NamespaceDropped,
-    NamespaceRenamed,
-    NamespaceUpdated,
-)
-from arco.domains.catalog.tables import NAMES, NAMESPACES, Namespace, joined
-from arco.log import NewEvent
-from arco.state import Decider, Decision, View, new_event
+__all__ = [
+    "AddColumn",
+    "AlterColumn",
+    "AlterTable",
+    "ColumnShape",
+    "CreateNamespace",
+    "CreateTable",
+    "DescribeColumn",
+    "DropColumn",
+    "DropContract",
+    "DropNamespace",
+    "DropSla",
+    "DropTable",
+    "Ref",
+    "RenameNamespace",
+    "RenameTable",
+    "ReplaceSchema",
+    "SetContract",
+    "SetSla",
+    "UpdateNamespace",
+    "UpdateTable",
+]
 
-__all__ = ["COMMANDS", "CreateNamespace", "DropNamespace", "RenameNamespace", "UpdateNamespace"]
 
-MAX_DEPTH = 16
+class Ref(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """A namespace or table, by exactly one of path and id."""
+
+    path: tuple[str, ...] = ()
+    id: str = ""
 
 
 class CreateNamespace(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    namespace_id: str
-    """Minted by whoever asks, so that asking twice means the same namespace."""
     path: tuple[str, ...]
     description: str | None = None
     properties: dict[str, str] = {}
+    if_not_exists: bool = False
 
 
 class UpdateNamespace(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    path: tuple[str, ...]
-    description: str | None = None
-    properties: dict[str, str] = {}
+    namespace: Ref
+    description: str | UnsetType | None = UNSET
+    set_properties: dict[str, str] = {}
+    remove_properties: tuple[str, ...] = ()
+    expected_version: int | None = None
 
 
 class RenameNamespace(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    path: tuple[str, ...]
+    namespace: Ref
     new_path: tuple[str, ...]
+    expected_version: int | None = None
 
 
 class DropNamespace(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    namespace: Ref
+    if_exists: bool = False
+    cascade: bool = False
+    expected_version: int | None = None
+
+
+class AddColumn(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, tag="add"):
+    name: str
+    data_type: str
+    is_nullable: bool = True
+    description: str | None = None
+    pii_type: str | None = None
+    sensitivity: str | None = None
+
+
+class AlterColumn(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, tag="alter"):
+    """Renames a column, widens its type or lets it be null."""
+
+    column: str
+    """Its name, or its id."""
+    new_name: str | UnsetType = UNSET
+    data_type: str | UnsetType = UNSET
+    is_nullable: bool | UnsetType = UNSET
+    inferred: bool = False
+
+
+class DropColumn(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, tag="drop"):
+    column: str
+    if_exists: bool = False
+
+
+class CreateTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     path: tuple[str, ...]
+    """The namespace's levels and the table's own name."""
+    format: str = "PARQUET"
+    location: str | None = None
+    columns: tuple[AddColumn, ...] = ()
+    description: str | None = None
+    owners: tuple[str, ...] = ()
+    tags: dict[str, str] = {}
+    properties: dict[str, str] = {}
+    side: str = "ui"
+    if_not_exists: bool = False
 
 
-def _checked(path: tuple[str, ...]) -> tuple[str, ...]:
-    if not 1 <= len(path) <= MAX_DEPTH:
-        raise Invalid(f"a namespace has 1 to {MAX_DEPTH} levels, this one has {len(path)}")
-    for part in path:
-        check_catalog_name("namespace", part)
-    return path
+class UpdateTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    table: Ref
+    description: str | UnsetType | None = UNSET
+    owners: tuple[str, ...] | UnsetType = UNSET
+    tags: dict[str, str] | UnsetType = UNSET
+    location: str | UnsetType | None = UNSET
+    set_properties: dict[str, str] = {}
+    remove_properties: tuple[str, ...] = ()
+    side: str = "ui"
+    expected_version: int | None = None
 
 
-async def _find(view: View, path: tuple[str, ...]) -> Namespace | None:
-    parent = joined(path[:-1])
-    name = await view.get(NAMES, parent, (parent, path[-1]))
-    if name is None:
-        return None
-    found: Namespace | None = await view.get(NAMESPACES, name.namespace_id, name.namespace_id)
-    return found
+class RenameTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    table: Ref
+    new_path: tuple[str, ...]
+    expected_version: int | None = None
 
 
-async def _known(view: View, path: tuple[str, ...]) -> Namespace:
-    found = await _find(view, _checked(path))
-    if found is None:
-        raise NotFound(f"the namespace {'.'.join(path)} does not exist")
-    return found
+class DropTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    table: Ref
+    if_exists: bool = False
+    expected_version: int | None = None
 
 
-async def _check_free(view: View, path: tuple[str, ...]) -> None:
-    if await _find(view, path) is not None:
-        raise Conflict(f"the namespace {'.'.join(path)} exists already")
-    if len(path) > 1 and await _find(view, path[:-1]) is None:
-        raise NotFound(f"the parent namespace {'.'.join(path[:-1])} does not exist; create it first")
+class AlterTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Changes of a schema, carried out in order; together they are one new schema version."""
+
+    table: Ref
+    changes: tuple[AddColumn | AlterColumn | DropColumn, ...]
+    side: str = "ui"
+    expected_version: int | None = None
 
 
-async def _create(command: CreateNamespace, view: View, decision: Decision) -> list[NewEvent]:
-    parse_ulid(command.namespace_id)
-    await _check_free(view, _checked(command.path))
-    if await view.get(NAMESPACES, command.namespace_id, command.namespace_id) is not None:
-        raise Conflict(f"the id {command.namespace_id} belongs to another namespace; mint a new one")
-    event = NamespaceCreated(command.namespace_id, command.path, command.description, command.properties)
-    return [new_event(NAMESPACE_CREATED, event, subject=".".join(command.path))]
+class ColumnShape(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """A column as data has it: nothing of what people say about it."""
+
+    name: str
+    data_type: str
+    is_nullable: bool = True
 
 
-async def _update(command: UpdateNamespace, view: View, decision: Decision) -> list[NewEvent]:
-    found = await _known(view, command.path)
-    event = NamespaceUpdated(found.namespace_id, command.description, command.properties)
-    return [new_event(NAMESPACE_UPDATED, event, subject=".".join(command.path))]
+class ReplaceSchema(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The whole schema from now on, as somebody found it: in files, in code, in another catalog.
+
+    Columns are matched by name. With `infer_renames` one that is gone and one that is new, at the same place and of the
+    same type, are taken for a rename that nobody declared; it is marked as inferred.
+    """
+
+    table: Ref
+    columns: tuple[ColumnShape, ...]
+    infer_renames: bool = True
+    side: str = "ui"
+    expected_version: int | None = None
 
 
-async def _rename(command: RenameNamespace, view: View, decision: Decision) -> list[NewEvent]:
-    found = await _known(view, command.path)
-    await _check_empty(view, command.path, "renamed")
-    await _check_free(view, _checked(command.new_path))
-    if command.new_path[: len(command.path)] == command.path:
-        raise Refused(f"the namespace {'.'.join(command.path)} cannot move below itself")
-    event = NamespaceRenamed(found.namespace_id, command.new_path)
-    return [new_event(NAMESPACE_RENAMED, event, subject=".".join(command.new_path))]
+class DescribeColumn(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    table: Ref
+    column: str
+    description: str | UnsetType | None = UNSET
+    pii_type: str | UnsetType | None = UNSET
+    sensitivity: str | UnsetType | None = UNSET
+    side: str = "ui"
+    expected_version: int | None = None
 
 
-async def _drop(command: DropNamespace, view: View, decision: Decision) -> list[NewEvent]:
-    found = await _known(view, command.path)
-    await _check_empty(view, command.path, "dropped")
-    event = NamespaceDropped(found.namespace_id)
-    return [new_event(NAMESPACE_DROPPED, event, subject=".".join(command.path))]
+class SetContract(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    table: Ref
+    compatibility: str = "backward"
+    status: str = "active"
+    description: str | None = None
+    terms: dict[str, str] = {}
 
 
-async def _check_empty(view: View, path: tuple[str, ...], what: str) -> None:
-    children: list[Any] = await view.rows(NAMES, joined(path))
-    if children:
-        raise Refused(
-            f"the namespace {'.'.join(path)} cannot be {what}: it holds {children[0].name}"
-            + (f" and {len(children) - 1} more" if len(children) > 1 else "")
-        )
+class DropContract(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    table: Ref
 
 
-COMMANDS: dict[str, tuple[type[msgspec.Struct], Decider]] = {
-    "CreateNamespace": (CreateNamespace, _create),
-    "UpdateNamespace": (UpdateNamespace, _update),
-    "RenameNamespace": (RenameNamespace, _rename),
-    "DropNamespace": (DropNamespace, _drop),
-}
+class SetSla(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    table: Ref
+    freshness_seconds: int | None = None
+    availability_percent: float | None = None
+    description: str | None = None
+
+
+class DropSla(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    table: Ref

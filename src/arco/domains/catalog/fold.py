@@ -1,21 +1,34 @@
-"""The fold of the catalog: namespaces by id, then the names that follow from them."""
+"""The fold of the catalog, in stages: namespaces by id, tables with all that belongs to them by id, then names.
+
+Names follow from the rows of the first two stages, under the id of the namespace that holds them. An event that does
+not fit what is there (a second creation, a change of what does not exist) is rejected and changes nothing.
+"""
 
 import msgspec
 
-from arco.domains.catalog.commands import COMMANDS
+from arco.domains.catalog.deciders import COMMANDS
 from arco.domains.catalog.events import EVENTS, NamespaceCreated, NamespaceDropped, NamespaceRenamed, NamespaceUpdated
-from arco.domains.catalog.tables import NAMES, NAMESPACES, Name, Namespace, joined
-from arco.state import Change, Domain, Group, Input, Reject, Stage
+from arco.domains.catalog.fold_names import fold_name, fold_name_change, named_of, parents_of
+from arco.domains.catalog.fold_tables import fold_table
+from arco.domains.catalog.tables import (
+    COLUMNS,
+    CONTRACTS,
+    FORMER_NAMES,
+    NAME_CHANGES,
+    NAMES,
+    NAMESPACES,
+    SCHEMA_VERSIONS,
+    SLAS,
+    TABLES,
+    Namespace,
+)
+from arco.state import Domain, Group, Input, Reject, Stage
 
 __all__ = ["CATALOG"]
 
 
-def _namespace_of(item: Input) -> tuple[str, ...]:
-    return (item.payload.namespace_id,)
-
-
 def _fold_namespace(group: Group, item: Input) -> None:
-    event = item.payload
+    event, actor, now = item.payload, item.event.actor, item.received
     row: Namespace | None = group.get(NAMESPACES, group.key)
     if isinstance(event, NamespaceCreated):
         if row is not None:
@@ -24,12 +37,15 @@ def _fold_namespace(group: Group, item: Input) -> None:
             NAMESPACES,
             Namespace(
                 namespace_id=event.namespace_id,
-                path=list(event.path),
+                parent_id=event.parent_id,
+                name=event.name,
                 description=event.description,
                 properties=event.properties,
-                created_by=item.event.actor,
-                created_at=item.received,
-                updated_at=item.received,
+                version=1,
+                created_by=actor,
+                created_at=now,
+                updated_by=actor,
+                updated_at=now,
             ),
         )
         return
@@ -37,36 +53,16 @@ def _fold_namespace(group: Group, item: Input) -> None:
         raise Reject(f"the namespace {group.key} does not exist")
     if isinstance(event, NamespaceDropped):
         group.delete(NAMESPACES, group.key)
-    elif isinstance(event, NamespaceRenamed):
-        group.put(NAMESPACES, msgspec.structs.replace(row, path=list(event.path), updated_at=item.received))
-    elif isinstance(event, NamespaceUpdated):
-        group.put(
-            NAMESPACES,
-            msgspec.structs.replace(
-                row, description=event.description, properties=event.properties, updated_at=item.received
-            ),
-        )
-
-
-def _name_of(row: Namespace | None) -> Name | None:
-    return None if row is None else Name(joined(tuple(row.path[:-1])), row.path[-1], row.namespace_id)
-
-
-def _parents_of(item: Input) -> tuple[str, ...]:
-    change: Change = item.payload
-    names = [name for name in (_name_of(change.before), _name_of(change.after)) if name is not None]
-    return tuple(sorted({name.parent for name in names}))
-
-
-def _fold_name(group: Group, item: Input) -> None:
-    before, after = _name_of(item.payload.before), _name_of(item.payload.after)
-    if before == after:
         return
-    if before is not None and before.parent == group.key:
-        group.delete(NAMES, (before.parent, before.name))
-    if after is not None and after.parent == group.key:
-        group.put(NAMES, after)
+    changes: dict[str, object] = {"version": row.version + 1, "updated_by": actor, "updated_at": now}
+    if isinstance(event, NamespaceRenamed):
+        changes |= {"parent_id": event.parent_id, "name": event.name}
+    elif isinstance(event, NamespaceUpdated):
+        changes |= {"description": event.description, "properties": event.properties}
+    group.put(NAMESPACES, msgspec.structs.replace(row, **changes))
 
+
+_NAMESPACE_EVENTS = tuple(kind.name for kind in EVENTS if kind.name.startswith("Namespace"))
 
 CATALOG = Domain(
     name="catalog",
@@ -74,8 +70,22 @@ CATALOG = Domain(
     version=1,
     events=EVENTS,
     stages=(
-        Stage("namespaces", (NAMESPACES,), _namespace_of, _fold_namespace, events=tuple(e.name for e in EVENTS)),
-        Stage("names", (NAMES,), _parents_of, _fold_name, changes=(NAMESPACES,)),
+        Stage(
+            "namespaces",
+            (NAMESPACES,),
+            lambda item: (item.payload.namespace_id,),
+            _fold_namespace,
+            events=_NAMESPACE_EVENTS,
+        ),
+        Stage(
+            "tables",
+            (TABLES, COLUMNS, SCHEMA_VERSIONS, CONTRACTS, SLAS),
+            lambda item: (item.payload.table_id,),
+            fold_table,
+            events=tuple(kind.name for kind in EVENTS if kind.name not in _NAMESPACE_EVENTS),
+        ),
+        Stage("names", (NAMES, FORMER_NAMES), parents_of, fold_name, changes=(NAMESPACES, TABLES)),
+        Stage("name changes", (NAME_CHANGES,), named_of, fold_name_change, changes=(NAMESPACES, TABLES)),
     ),
     commands=COMMANDS,
 )

@@ -1,17 +1,22 @@
-"""Events of execution: what became of an attempt to build a version of a partition. Times are microseconds.
+"""Events of execution: what became of an attempt to build a version of a partition, and what somebody saw of data that
+others build. Times are microseconds.
 
 Structs without garbage collection and tuples instead of lists: a replica holds millions of these, and a collector that
 walks them halved the rate of the fold (docs/measurements.md).
 """
+
+from typing import Annotated
 
 import msgspec
 
 from arco.log import EventType, Instant
 
 __all__ = [
+    "ASSET_OBSERVED",
     "EVENTS",
     "MATERIALIZATION_COMPLETED",
     "MATERIALIZATION_FAILED",
+    "AssetObserved",
     "ColumnStats",
     "DataFile",
     "MaterializationCompleted",
@@ -68,11 +73,30 @@ class MaterializationFailed(msgspec.Struct, frozen=True, omit_defaults=True, for
     failed_at: Instant
 
 
+class AssetObserved(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True, gc=False):
+    """Somebody looked at data that others build. It makes no version and moves no pointer."""
+
+    observation_id: Annotated[str, msgspec.Meta(min_length=1)]
+    asset_id: Annotated[str, msgspec.Meta(min_length=1)]
+    asset_key: str
+    partition_id: str
+    partition_key: str
+    """The canonical text of the key; empty for an asset without partitions."""
+    data_version: str
+    """Changes whenever the data does: a hash, an ETag, the number of a snapshot."""
+    observed_at: Instant
+    row_count: Annotated[int, msgspec.Meta(ge=0)] | None = None
+    metadata: dict[str, str] = {}
+    run_id: str = ""
+    """Empty if no run looked."""
+
+
 MATERIALIZATION_COMPLETED = EventType(
     "MaterializationCompleted", MaterializationCompleted, recordable=True, time=lambda event: event.completed_at
 )
 MATERIALIZATION_FAILED = EventType(
     "MaterializationFailed", MaterializationFailed, recordable=True, time=lambda event: event.failed_at
 )
+ASSET_OBSERVED = EventType("AssetObserved", AssetObserved, recordable=True, time=lambda event: event.observed_at)
 
-EVENTS = (MATERIALIZATION_COMPLETED, MATERIALIZATION_FAILED)
+EVENTS = (MATERIALIZATION_COMPLETED, MATERIALIZATION_FAILED, ASSET_OBSERVED)

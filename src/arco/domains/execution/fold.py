@@ -6,8 +6,23 @@ because its id is known.
 
 import msgspec
 
-from arco.domains.execution.events import EVENTS, MaterializationCompleted, MaterializationFailed
-from arco.domains.execution.tables import MATERIALIZATIONS, PARTITIONS, Materialization, Partition
+from arco.domains.execution.events import (
+    ASSET_OBSERVED,
+    EVENTS,
+    MATERIALIZATION_COMPLETED,
+    MATERIALIZATION_FAILED,
+    AssetObserved,
+    MaterializationCompleted,
+    MaterializationFailed,
+)
+from arco.domains.execution.tables import (
+    MATERIALIZATIONS,
+    OBSERVATIONS,
+    PARTITIONS,
+    Materialization,
+    Observation,
+    Partition,
+)
 from arco.state import Domain, Group, Input, Reject, Stage
 
 __all__ = ["EXECUTION"]
@@ -138,6 +153,26 @@ def _first(item: Input, event: MaterializationCompleted | MaterializationFailed)
     )
 
 
+def _fold_observation(group: Group, item: Input) -> None:
+    event: AssetObserved = item.payload
+    if group.get(OBSERVATIONS, event.observation_id) is None:
+        group.put(
+            OBSERVATIONS,
+            Observation(
+                event.observation_id,
+                event.asset_id,
+                event.asset_key,
+                event.partition_id,
+                event.partition_key,
+                event.data_version,
+                event.row_count,
+                event.metadata,
+                event.run_id,
+                event.observed_at,
+            ),
+        )
+
+
 EXECUTION = Domain(
     name="execution",
     log="activity",
@@ -149,7 +184,8 @@ EXECUTION = Domain(
             (MATERIALIZATIONS, PARTITIONS),
             _asset_of,
             _fold_asset,
-            events=tuple(event.name for event in EVENTS),
+            events=(MATERIALIZATION_COMPLETED.name, MATERIALIZATION_FAILED.name),
         ),
+        Stage("observations", (OBSERVATIONS,), _asset_of, _fold_observation, events=(ASSET_OBSERVED.name,)),
     ),
 )

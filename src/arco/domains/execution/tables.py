@@ -1,7 +1,8 @@
-"""Tables of execution. Both live in the group of their asset.
+"""Tables of execution. All live in the group of their asset.
 
 `materializations` (facts): one row per version of a partition, never changed. `partitions` (images): where a partition
-stands: its current version, how many it had, totals of the current one, its last success and failure.
+stands: its current version, how many it had, totals of the current one, its last success and failure. `observations`
+(facts): what was seen of data that others build.
 """
 
 import msgspec
@@ -9,7 +10,7 @@ import msgspec
 from arco.domains.execution.events import DataFile
 from arco.state import Kind, Table, Time
 
-__all__ = ["MATERIALIZATIONS", "PARTITIONS", "Materialization", "Partition"]
+__all__ = ["MATERIALIZATIONS", "OBSERVATIONS", "PARTITIONS", "Materialization", "Observation", "Partition"]
 
 
 class Materialization(msgspec.Struct, frozen=True, gc=False):
@@ -58,6 +59,19 @@ class Partition(msgspec.Struct, frozen=True, gc=False):
     updated_at: Time
 
 
+class Observation(msgspec.Struct, frozen=True, gc=False):
+    observation_id: str
+    asset_id: str
+    asset_key: str
+    partition_id: str
+    partition_key: str
+    data_version: str
+    row_count: int | None
+    metadata: dict[str, str]
+    run_id: str
+    observed_at: Time
+
+
 MATERIALIZATIONS = Table(
     "materializations",
     Materialization,
@@ -68,3 +82,12 @@ MATERIALIZATIONS = Table(
     prune=("completed_at", "run_id"),
 )
 PARTITIONS = Table("partitions", Partition, Kind.IMAGE, ("partition_id",), "asset_id", prune=("created_at",))
+OBSERVATIONS = Table(
+    "observations",
+    Observation,
+    Kind.FACT,
+    ("observation_id",),
+    "asset_id",
+    time="observed_at",
+    prune=("observed_at", "run_id"),
+)

@@ -1,0 +1,48 @@
+"""`Host`: what one process serves: its open workspaces, how callers prove who they are, and the limits it keeps.
+
+Three doors, chosen when the process starts:
+
+- `KEYS`: every request carries an API key.
+- `DEVELOPMENT`: on a loopback address only; a request without a key is the developer, who owns everything.
+- `LOCAL`: no network at all; a command line that has the store itself asks the application in its own process.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from arco.api._service import ServiceIdentity
+from arco.catalog import Points
+from arco.core import Runtime
+from arco.runtime import Workspace
+from arco.storage import Scope
+
+__all__ = ["Door", "Host"]
+
+
+class Door(StrEnum):
+    KEYS = "keys"
+    DEVELOPMENT = "development"
+    LOCAL = "local"
+
+
+@dataclass(frozen=True)
+class Host:
+    runtime: Runtime
+    workspaces: Mapping[Scope, Workspace]
+    default: Scope
+    """The workspace of a caller without a key."""
+    door: Door
+    actor: str = "developer"
+    """Who a caller without a key is."""
+    identity: ServiceIdentity | None = None
+    """How processes of this service prove themselves to each other; None if nobody else may ask."""
+    signing: tuple[bytes, str] | None = field(default=None, repr=False)
+    """Secret and base URL of the signed URLs this process serves itself, for local disk."""
+    points: dict[Scope, Points] = field(default_factory=dict)
+
+    def points_of(self, scope: Scope) -> Points:
+        """Past states of a workspace, shared by all requests because they never change."""
+        if scope not in self.points:
+            self.points[scope] = Points(self.workspaces[scope])
+        return self.points[scope]

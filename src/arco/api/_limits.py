@@ -1,0 +1,86 @@
+"""Limits every request meets before anything acts on it: the size of its body, and how many its caller may send.
+
+Rates are counted in this process, by a bucket that fills evenly; several processes each allow the rate.
+"""
+
+import re
+from collections import OrderedDict
+from typing import Final
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from arco.api._problems import problem_response
+from arco.core import Clock, Invalid, RateLimited, Runtime, TooLarge, new_ulid
+
+__all__ = ["BATCH_BYTES", "BODY_BYTES", "RateLimiter", "RequestShape"]
+
+BODY_BYTES: Final = 1 << 20
+BATCH_BYTES: Final = 8 << 20
+"""For `POST /api/v1/events`."""
+
+_REQUEST_ID: Final = re.compile(r"[A-Za-z0-9._:-]{1,128}")
+MAX_CALLERS: Final = 10_000
+
+
+class RequestShape:
+    """ASGI middleware: gives every request an id, and ends one whose body is larger than it may be."""
+
+    def __init__(self, app: ASGIApp, runtime: Runtime) -> None:
+        self._app = app
+        self._runtime = runtime
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http" or scope["path"].startswith("/internal/"):
+            await self._app(scope, receive, send)
+            return
+        headers: dict[bytes, bytes] = dict(scope["headers"])
+        given = headers.get(b"x-request-id", b"").decode("latin-1")
+        request_id = given if _REQUEST_ID.fullmatch(given) else new_ulid(self._runtime, self._runtime)
+        scope["arco.request_id"] = request_id
+        limit = BATCH_BYTES if scope["path"] == "/api/v1/events" else BODY_BYTES
+
+        async def answer(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                message["headers"] = [*message["headers"], (b"x-request-id", request_id.encode())]
+            await send(message)
+
+        length = headers.get(b"content-length", b"0").decode("latin-1")
+        if not length.isdecimal():
+            await problem_response(Invalid("Content-Length is not a number"), request_id)(scope, receive, answer)
+            return
+        too_large = TooLarge(f"the body is larger than {limit} bytes; split the request")
+        if int(length) > limit:
+            await problem_response(too_large, request_id)(scope, receive, answer)
+            return
+        received = 0
+
+        async def bounded() -> Message:
+            nonlocal received
+            message = await receive()
+            received += len(message.get("body", b""))
+            if received > limit:
+                raise too_large
+            return message
+
+        await self._app(scope, bounded, answer)
+
+
+class RateLimiter:
+    """So many requests a minute for each caller, evenly; a caller that was quiet may send a tenth of them at once."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._filled: OrderedDict[str, tuple[float, float]] = OrderedDict()
+
+    def take(self, caller: str, per_minute: int) -> None:
+        """Count one request, or raise `RateLimited`."""
+        now, burst = self._clock.boottime(), max(1.0, per_minute / 10)
+        tokens, since = self._filled.pop(caller, (burst, now))
+        tokens = min(burst, tokens + (now - since) * per_minute / 60)
+        if tokens < 1:
+            self._filled[caller] = (tokens, now)
+            wait = (1 - tokens) * 60 / per_minute
+            raise RateLimited(f"more than {per_minute} requests a minute; wait {wait:.1f} s", retry_after=int(wait) + 1)
+        self._filled[caller] = (tokens - 1, now)
+        if len(self._filled) > MAX_CALLERS:
+            self._filled.popitem(last=False)

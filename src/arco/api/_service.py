@@ -1,0 +1,82 @@
+"""Service identities: how the processes of one deployment know each other on `/internal/*`.
+
+They share one secret. A call carries the service's name, when the call expires, and an HMAC over both and over what is
+asked: method, full path with query (so tenant and workspace too) and the sha256 of the body. Nothing of a call can be
+used for another one, and none of it after a minute. Every purpose has a key of its own, derived from the secret, so
+that what is signed for one can never pass for another.
+"""
+
+import hashlib
+import hmac
+import re
+from collections.abc import Mapping
+from typing import Final
+
+from arco.core import SECOND, Clock, Invalid, Unauthenticated
+
+__all__ = ["LIFE", "MIN_SECRET_BYTES", "ServiceIdentity", "derive_secret"]
+
+MIN_SECRET_BYTES: Final = 32
+
+LIFE: Final = 60
+"""Seconds a call may take to arrive. Clocks may differ by as much, so one that expires within twice that is taken."""
+
+_NAME: Final = "arco-service"
+_EXPIRES: Final = "arco-expires"
+_SIGNATURE: Final = "arco-signature"
+
+_EXPIRY = re.compile(r"[0-9]{1,12}", re.ASCII)
+_SERVICE = re.compile(r"[\x21-\x7e]{1,200}", re.ASCII)
+
+
+def derive_secret(secret: bytes, purpose: str) -> bytes:
+    """The key of one purpose; it tells nothing about the secret or the key of another one."""
+    if len(secret) < MIN_SECRET_BYTES:
+        raise Invalid(
+            f"the service secret has {len(secret)} bytes; it needs at least {MIN_SECRET_BYTES} that nobody can guess"
+        )
+    return hmac.digest(secret, f"arco:{purpose}".encode(), hashlib.sha256)
+
+
+class ServiceIdentity:
+    """One process's identity towards the others, and its way to check theirs."""
+
+    def __init__(self, secret: bytes, name: str, clock: Clock) -> None:
+        if _SERVICE.fullmatch(name) is None:
+            raise Invalid("the name of a service is 1 to 200 visible ASCII characters without spaces")
+        self.name = name
+        self._key = derive_secret(secret, "service")
+        self._clock = clock
+
+    def __repr__(self) -> str:
+        return f"ServiceIdentity({self.name!r})"
+
+    def headers(self, method: str, path: str, body: bytes) -> dict[str, str]:
+        """What a call carries. `path` is everything after the host, the query included."""
+        expires = str(self._clock.now() // SECOND + LIFE)
+        return {
+            _NAME: self.name,
+            _EXPIRES: expires,
+            _SIGNATURE: self._sign(self.name, expires, method, path, body),
+        }
+
+    def verify(self, headers: Mapping[str, str], method: str, path: str, body: bytes) -> str:
+        """The name of the service that calls, or `Unauthenticated`, which does not say what was wrong."""
+        name, expires = headers.get(_NAME, ""), headers.get(_EXPIRES, "")
+        signature = headers.get(_SIGNATURE, "")
+        if _SERVICE.fullmatch(name) is None or _EXPIRY.fullmatch(expires) is None:
+            raise _unknown()
+        expected = self._sign(name, expires, method, path, body)
+        genuine = hmac.compare_digest(signature.encode(), expected.encode())
+        left = int(expires) - self._clock.now() / SECOND
+        if not genuine or not 0 < left <= 2 * LIFE:
+            raise _unknown()
+        return name
+
+    def _sign(self, name: str, expires: str, method: str, path: str, body: bytes) -> str:
+        text = "\n".join(("1", name, expires, method.upper(), path, hashlib.sha256(body).hexdigest()))
+        return hmac.new(self._key, text.encode(), hashlib.sha256).hexdigest()
+
+
+def _unknown() -> Unauthenticated:
+    return Unauthenticated("this call carries no valid service identity; both processes need the same service secret")

@@ -1,0 +1,106 @@
+"""What several routes of tables share: the answer to a write, the warnings of a drop, registering files."""
+
+from arco.api._writing import Writes
+from arco.catalog import Found, View, downstream_of, inspect, name_of, resolve_table, table_info
+from arco.core import AssetId, NotFound, PartitionKey, derive_ulid, parse_path, parse_ulid, partition_id, ulid_time
+from arco.domains.catalog import AddColumn, CreateTable, Ref
+from arco.domains.execution import MATERIALIZATION_COMPLETED, MaterializationCompleted
+from arco.log import Receipt
+from arco.runtime import Workspace
+from arco.state import new_event
+from arco.storage import Role
+from arco.wire import ColumnSpec, TableRegister, TableWritten
+
+__all__ = ["added_column", "drop_warnings", "register_files", "table_written"]
+
+MAX_NAMED = 10
+"""How many readers of a dropped table a warning names."""
+
+
+async def table_written(writes: Writes, receipt: Receipt, ref: Ref, warnings: list[str] | None = None) -> TableWritten:
+    """The table as the command left it: on a replay, as it was then."""
+    opened = writes.caller.workspace.logs["catalog"]
+    if receipt.replayed:
+        info = await table_info(await opened.snapshot(position=receipt.position), ref)
+    else:
+        info, _ = await opened.read(lambda view: table_info(view, ref), strong=False, min_position=receipt.position)
+    return TableWritten(
+        operation_id=receipt.operation,
+        position=receipt.last,
+        replayed=receipt.replayed,
+        warnings=warnings or [],
+        table=info,
+    )
+
+
+def added_column(column: ColumnSpec) -> AddColumn:
+    return AddColumn(column.name, column.type, column.nullable, column.description, column.pii_type, column.sensitivity)
+
+
+async def drop_warnings(workspace: Workspace, ref: Ref) -> list[str]:
+    """Who reads a table, by lineage. It may change while the drop is on its way, so it warns and never refuses."""
+    catalog, activity = workspace.logs["catalog"], workspace.logs["activity"]
+    try:
+        found, _ = await catalog.read(lambda view: resolve_table(view, ref), strong=False)
+    except NotFound:
+        return []
+    readers, _ = await activity.read(lambda view: downstream_of(view, found.id), strong=False)
+
+    async def named(view: View) -> list[str]:
+        found = [(reader, *await name_of(view, reader)) for reader in readers]
+        return [name or reader for reader, name, exists in found if exists or name is None]
+
+    names, _ = await catalog.read(named, strong=False)
+    if not names:
+        return []
+    more = f" and {len(names) - MAX_NAMED} more" if len(names) > MAX_NAMED else ""
+    return [f"{', '.join(names[:MAX_NAMED])}{more} read this table, as lineage shows; they were not changed"]
+
+
+async def register_files(writes: Writes, body: TableRegister) -> TableWritten:
+    """Look at the files, create the table, then record the files as its first materialization.
+
+    The two logs cannot be written at once. The table comes first; its first version has an id that follows from the
+    table's, so that repeating the request completes what a crash interrupted, and records nothing twice.
+    """
+    workspace = writes.caller.workspace
+    found = await inspect(workspace.handle(Role.READER), body.location, body.format, workspace.runtime)
+    path = parse_path(body.name)
+    command = CreateTable(
+        path=path,
+        format=body.format,
+        location=found.location,
+        columns=tuple(AddColumn(column.name, column.data_type, column.is_nullable) for column in found.columns),
+        description=body.description,
+        owners=tuple(body.owners),
+        tags=body.tags,
+        properties=body.properties,
+    )
+    receipt = await writes.decide("catalog", command)
+    written = await table_written(writes, receipt, Ref(path=path))
+    event = _first_version(workspace, written.table.id, written.table.name, found)
+    await workspace.record(
+        "activity", [new_event(MATERIALIZATION_COMPLETED, event, subject=body.name)], actor=writes.caller.actor
+    )
+    return written
+
+
+def _first_version(workspace: Workspace, table_id: str, name: str, found: Found) -> MaterializationCompleted:
+    now = workspace.runtime.now()
+    partition = partition_id(AssetId(parse_ulid(table_id)), PartitionKey.empty())
+    return MaterializationCompleted(
+        materialization_id=derive_ulid(ulid_time(parse_ulid(table_id)), f"{table_id}:register"),
+        asset_id=table_id,
+        asset_key=name,
+        partition_id=partition,
+        partition_key="",
+        run_id="",
+        task_id="register",
+        files=found.files,
+        row_count=found.row_count,
+        byte_size=found.byte_size,
+        schema_hash=found.schema_hash,
+        started_at=now,
+        completed_at=now,
+        schema_version=1,
+    )

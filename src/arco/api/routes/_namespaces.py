@@ -1,0 +1,114 @@
+"""Namespaces: list, create, show, update, rename, drop, history."""
+
+from typing import Annotated, Any
+
+from fastapi import Query
+from msgspec import UNSET
+
+from arco.api._reading import MAX_REF, Cursor, IfNoneMatch, Limit, NamespaceRef, ReadsDep, answer_one
+from arco.api._routing import router
+from arco.api._writing import IfExists, IfMatch, Writes, WritesDep
+from arco.catalog import list_namespaces, namespace_history, namespace_info, parse_ref
+from arco.core import parse_path
+from arco.domains.catalog import CreateNamespace, DropNamespace, Ref, RenameNamespace, UpdateNamespace
+from arco.log import Receipt
+from arco.wire import (
+    HistoryEntry,
+    NamespaceCreate,
+    NamespaceInfo,
+    NamespaceRename,
+    NamespaceUpdate,
+    NamespaceWritten,
+    Page,
+    Written,
+)
+
+__all__ = ["namespaces"]
+
+namespaces = router("namespaces")
+
+
+async def _written(writes: Writes, receipt: Receipt, ref: Ref) -> NamespaceWritten:
+    """The namespace as the command left it: on a replay, as it was then."""
+    opened = writes.caller.workspace.logs["catalog"]
+    if receipt.replayed:
+        info = await namespace_info(await opened.snapshot(position=receipt.position), ref)
+    else:
+        info, _ = await opened.read(lambda view: namespace_info(view, ref), strong=False, min_position=receipt.position)
+    return NamespaceWritten(
+        operation_id=receipt.operation, position=receipt.last, replayed=receipt.replayed, namespace=info
+    )
+
+
+@namespaces.get("/namespaces")
+async def list_namespaces_route(
+    reads: ReadsDep,
+    parent: Annotated[
+        str | None, Query(max_length=MAX_REF, description="Its children; the top level if absent.")
+    ] = None,
+    cursor: Cursor = None,
+    limit: Limit = 100,
+) -> Page[NamespaceInfo]:
+    """List the namespaces directly below another, in order of name."""
+    return await reads.catalog(lambda view: list_namespaces(view, parent, cursor, limit))
+
+
+@namespaces.post("/namespaces", status_code=201)
+async def create_namespace(writes: WritesDep, body: NamespaceCreate) -> NamespaceWritten:
+    """Create a namespace. Its parent must exist."""
+    path = parse_path(body.name)
+    command = CreateNamespace(path, body.description, body.properties, body.if_not_exists)
+    return await _written(writes, await writes.decide("catalog", command), Ref(path=path))
+
+
+@namespaces.get("/namespaces/{namespace}", response_model=NamespaceInfo)
+async def get_namespace(reads: ReadsDep, namespace: NamespaceRef, if_none_match: IfNoneMatch = None) -> Any:
+    """Show a namespace, by its path or as `id:` and its id. A name it had before finds it too."""
+    info = await reads.catalog(lambda view: namespace_info(view, namespace))
+    return answer_one(reads, info, info.version, if_none_match)
+
+
+@namespaces.patch("/namespaces/{namespace}")
+async def update_namespace(
+    writes: WritesDep, namespace: NamespaceRef, body: NamespaceUpdate, expected_version: IfMatch
+) -> NamespaceWritten:
+    """Change the description and properties of a namespace."""
+    ref = parse_ref(namespace)
+    command = UpdateNamespace(
+        ref,
+        body.description if "description" in body.model_fields_set else UNSET,
+        body.set_properties,
+        tuple(body.remove_properties),
+        expected_version,
+    )
+    return await _written(writes, await writes.decide("catalog", command), ref)
+
+
+@namespaces.post("/namespaces/{namespace}/rename")
+async def rename_namespace(
+    writes: WritesDep, namespace: NamespaceRef, body: NamespaceRename, expected_version: IfMatch
+) -> NamespaceWritten:
+    """Rename a namespace or move it below another, with everything it holds."""
+    ref, new_path = parse_ref(namespace), parse_path(body.new_name)
+    receipt = await writes.decide("catalog", RenameNamespace(ref, new_path, expected_version))
+    return await _written(writes, receipt, Ref(path=new_path))
+
+
+@namespaces.delete("/namespaces/{namespace}")
+async def drop_namespace(
+    writes: WritesDep,
+    namespace: NamespaceRef,
+    expected_version: IfMatch,
+    if_exists: IfExists = False,
+    cascade: Annotated[bool, Query(description="Drop everything it holds as well; refused by default.")] = False,
+) -> Written:
+    """Drop a namespace. One that holds something is refused unless `cascade` says otherwise."""
+    command = DropNamespace(parse_ref(namespace), if_exists, cascade, expected_version)
+    receipt = await writes.decide("catalog", command)
+    return Written(operation_id=receipt.operation, position=receipt.last, replayed=receipt.replayed)
+
+
+@namespaces.get("/namespaces/{namespace}/history")
+async def get_namespace_history(reads: ReadsDep, namespace: NamespaceRef) -> Page[HistoryEntry]:
+    """What a namespace has been called."""
+    return await reads.catalog(lambda view: namespace_history(view, namespace))

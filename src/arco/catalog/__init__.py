@@ -1,0 +1,83 @@
+"""Product logic over an open workspace: names, readers, points in the past, differences, lineage, SQL. No HTTP here."""
+
+from arco.catalog._activity import check_results, run_outputs
+from arco.catalog._audit import audit_page
+from arco.catalog._browser import browser_urls
+from arco.catalog._diff import Changed, Difference, compare, diff_snapshots
+from arco.catalog._lineage import downstream_of, walk
+from arco.catalog._names import (
+    Namer,
+    Resolved,
+    View,
+    name_of,
+    namespace_path,
+    parse_ref,
+    resolve_namespace,
+    resolve_table,
+    table_path,
+)
+from arco.catalog._plain import Row, plain_rows
+from arco.catalog._points import NOW, AsOf, Points, parse_as_of
+from arco.catalog._reader import (
+    list_columns,
+    list_namespaces,
+    list_tables,
+    namespace_history,
+    namespace_info,
+    schema_diff,
+    schema_versions,
+    table_history,
+    table_info,
+)
+from arco.catalog._register import Found, FoundColumn, inspect
+from arco.catalog._relations import CatalogResolver, SystemRelations
+from arco.catalog._revisions import revisions_page
+from arco.catalog._sql import Limits, QueryResult, Sandbox
+from arco.catalog._tables import find_table
+
+__all__ = [
+    "NOW",
+    "AsOf",
+    "CatalogResolver",
+    "Changed",
+    "Difference",
+    "Found",
+    "FoundColumn",
+    "Limits",
+    "Namer",
+    "Points",
+    "QueryResult",
+    "Resolved",
+    "Row",
+    "Sandbox",
+    "SystemRelations",
+    "View",
+    "audit_page",
+    "browser_urls",
+    "check_results",
+    "compare",
+    "diff_snapshots",
+    "downstream_of",
+    "find_table",
+    "inspect",
+    "list_columns",
+    "list_namespaces",
+    "list_tables",
+    "name_of",
+    "namespace_history",
+    "namespace_info",
+    "namespace_path",
+    "parse_as_of",
+    "parse_ref",
+    "plain_rows",
+    "resolve_namespace",
+    "resolve_table",
+    "revisions_page",
+    "run_outputs",
+    "schema_diff",
+    "schema_versions",
+    "table_history",
+    "table_info",
+    "table_path",
+    "walk",
+]

@@ -1,0 +1,73 @@
+"""The friendly views of `system.*`: raw tables with the names that ids stand for.
+
+`{name}` is the raw table of that name. A path is written as `core.format_path` writes it: names joined by dots, one
+that has a dot itself in double quotes. Rows keep all their columns; what is added stands before `_position`.
+
+- `system.namespaces` has `path`.
+- `system.tables` has `namespace` (its path) and `full_name`.
+- `system.columns` has `table_name`, the full name of its table; None for a table that was dropped.
+"""
+
+from dataclasses import dataclass
+
+from arco.domains.catalog import ROOT
+
+__all__ = ["VIEWS", "SystemView"]
+
+
+@dataclass(frozen=True)
+class SystemView:
+    """A view instead of the raw table of the same name."""
+
+    text: str
+    sources: tuple[str, ...]
+    added: tuple[str, ...]
+    """Columns beside those of the raw table; all of them text."""
+    uses: frozenset[str]
+    """Columns of the sources that the text names."""
+
+
+def _part(name: str) -> str:
+    return f"CASE WHEN contains({name}, '.') THEN '\"' || {name} || '\"' ELSE {name} END"
+
+
+_PATHS = f"""
+WITH RECURSIVE paths AS (
+    SELECT namespace_id, {_part("name")} AS path FROM {{namespaces}} WHERE parent_id = '{ROOT}'
+    UNION ALL
+    SELECT inside.namespace_id, paths.path || '.' || {_part("inside.name")}
+    FROM {{namespaces}} inside JOIN paths ON inside.parent_id = paths.namespace_id
+)
+"""
+
+_FULL_NAME = f"paths.path || '.' || {_part('tables.name')}"
+
+VIEWS = {
+    "namespaces": SystemView(
+        f"""{_PATHS}
+SELECT namespaces.* EXCLUDE (_position), paths.path, namespaces._position
+FROM {{namespaces}} namespaces LEFT JOIN paths ON paths.namespace_id = namespaces.namespace_id""",
+        ("namespaces",),
+        ("path",),
+        frozenset({"namespace_id", "parent_id", "name", "_position"}),
+    ),
+    "tables": SystemView(
+        f"""{_PATHS}
+SELECT tables.* EXCLUDE (_position), paths.path AS namespace, {_FULL_NAME} AS full_name, tables._position
+FROM {{tables}} tables LEFT JOIN paths ON paths.namespace_id = tables.namespace_id""",
+        ("namespaces", "tables"),
+        ("namespace", "full_name"),
+        frozenset({"namespace_id", "parent_id", "name", "_position"}),
+    ),
+    "columns": SystemView(
+        f"""{_PATHS}, full_names AS (
+    SELECT tables.table_id, {_FULL_NAME} AS full_name
+    FROM {{tables}} tables JOIN paths ON paths.namespace_id = tables.namespace_id
+)
+SELECT columns.* EXCLUDE (_position), full_names.full_name AS table_name, columns._position
+FROM {{columns}} columns LEFT JOIN full_names ON full_names.table_id = columns.table_id""",
+        ("namespaces", "tables", "columns"),
+        ("table_name",),
+        frozenset({"namespace_id", "parent_id", "name", "table_id", "_position"}),
+    ),
+}

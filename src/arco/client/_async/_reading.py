@@ -1,0 +1,73 @@
+"""Calls that look: SQL, differences, revisions, audit, operations, signed URLs, health."""
+
+from typing import Literal, Unpack
+
+from arco.client._async._connection import AsyncCalls, AsyncPages
+from arco.client._calls import Reading, path_of
+from arco.wire import (
+    AuditEntry,
+    BrowserUrls,
+    BrowserUrlsRequest,
+    Health,
+    OperationInfo,
+    Page,
+    QueryRequest,
+    QueryResultInfo,
+    RevisionInfo,
+    SnapshotDiff,
+)
+
+__all__ = ["AsyncReadingCalls"]
+
+LogName = Literal["catalog", "activity"]
+
+
+class AsyncReadingCalls(AsyncCalls):
+    async def run_query(self, request: QueryRequest) -> QueryResultInfo:
+        """Run SQL that reads `system.*` and the data of tables."""
+        return await self._connection.ask("/api/v1/query", request, QueryResultInfo)
+
+    async def diff_states(
+        self,
+        from_point: str,
+        to_point: str | None = None,
+        *,
+        log: LogName = "catalog",
+        table: str | None = None,
+        limit: int | None = None,
+    ) -> SnapshotDiff:
+        """What changed in a log's tables between two points (`as_of` texts); to now if there is only one.
+
+        `limit` is how many changes are listed for each table; the counts are whole.
+        """
+        query = {"log": log, "from": from_point, "to": to_point, "table": table, "limit": limit}
+        return await self._connection.read("/api/v1/diff", SnapshotDiff, query, {})
+
+    def list_revisions(self, log: LogName = "catalog", *, limit: int | None = None) -> AsyncPages[RevisionInfo]:
+        """The retained revisions, newest first."""
+        query = {"log": log, "limit": limit}
+        return AsyncPages(self._connection, "/api/v1/revisions", Page[RevisionInfo], query, {})
+
+    def list_audit(
+        self, log: LogName | None = None, *, limit: int | None = None, **options: Unpack[Reading]
+    ) -> AsyncPages[AuditEntry]:
+        """Who did what, newest first."""
+        query = {"log": log, "limit": limit}
+        return AsyncPages(self._connection, "/api/v1/audit", Page[AuditEntry], query, options)
+
+    async def get_operation(self, operation_id: str) -> OperationInfo:
+        """What became of a write."""
+        path = path_of("/api/v1/operations/{operation_id}", operation_id=operation_id)
+        return await self._connection.read(path, OperationInfo, {}, {})
+
+    async def sign_browser_urls(self, request: BrowserUrlsRequest) -> BrowserUrls:
+        """Signed addresses of exactly the files a query needs."""
+        return await self._connection.ask("/api/v1/browser/urls", request, BrowserUrls)
+
+    async def health(self) -> Health:
+        """Whether the server runs. Asked once; needs no key."""
+        return await self._connection.probe("/healthz")
+
+    async def ready(self) -> Health:
+        """Whether the server can work. Asked once; needs no key."""
+        return await self._connection.probe("/readyz")

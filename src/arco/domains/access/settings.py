@@ -1,0 +1,24 @@
+"""Settings of a workspace: the whole list of what can be set, with what holds when nobody set it."""
+
+from dataclasses import dataclass
+
+__all__ = ["SETTINGS", "Setting"]
+
+
+@dataclass(frozen=True)
+class Setting:
+    name: str
+    default: int
+    least: int
+    most: int
+    description: str
+
+
+_ALL = (
+    Setting("query.max_rows", 10_000, 1, 1_000_000, "rows a query may return"),
+    Setting("query.max_bytes", 64 << 20, 1 << 10, 1 << 30, "bytes the answer to a query may have"),
+    Setting("query.max_seconds", 30, 1, 600, "seconds a query may run"),
+    Setting("rate.requests_per_minute", 6_000, 1, 1_000_000, "requests a minute that one identity may send"),
+)
+
+SETTINGS: dict[str, Setting] = {setting.name: setting for setting in _ALL}

@@ -1,0 +1,30 @@
+"""Domain `quality` (log `activity`, recorded): results of checks, gating decisions, how materializations stand."""
+
+from arco.domains.quality.events import CHECK_EXECUTED, CheckExecuted, Gating, GatingAction, Severity, result_id
+from arco.domains.quality.fold import QUALITY
+from arco.domains.quality.tables import (
+    CHECK_RESULTS,
+    GATING_DECISIONS,
+    QUALITY_TABLE,
+    CheckResult,
+    GatingDecision,
+    Quality,
+    QualityStatus,
+)
+
+__all__ = [
+    "CHECK_EXECUTED",
+    "CHECK_RESULTS",
+    "GATING_DECISIONS",
+    "QUALITY",
+    "QUALITY_TABLE",
+    "CheckExecuted",
+    "CheckResult",
+    "Gating",
+    "GatingAction",
+    "GatingDecision",
+    "Quality",
+    "QualityStatus",
+    "Severity",
+    "result_id",
+]

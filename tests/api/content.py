@@ -1,0 +1,130 @@
+"""A workspace with a little of everything, made through the API, and the ids of what it holds."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from arco.core import new_ulid
+from tests.api.world import World
+
+__all__ = ["Content", "fill", "materialization"]
+
+RATE = {"values": {"rate.requests_per_minute": 1_000_000}}
+
+
+@dataclass(frozen=True)
+class Content:
+    namespace: str
+    namespace_id: str
+    table: str
+    table_id: str
+    column: str
+    edge_id: str
+    run_id: str
+    key_id: str
+    key_name: str
+    principal: str
+    operation_id: str
+    activity_operation_id: str
+    position: str
+    request_key: str
+
+    @property
+    def path_parameters(self) -> dict[str, str]:
+        """What stands in the paths of routes, by the name it has there."""
+        return {
+            "namespace": self.namespace,
+            "table": self.table,
+            "column": self.column,
+            "edge_id": self.edge_id,
+            "run_id": self.run_id,
+            "key_id": self.key_id,
+            "principal": self.principal,
+            "operation_id": self.operation_id,
+        }
+
+
+def materialization(world: World, table_id: str, name: str, run_id: str) -> dict[str, Any]:
+    runtime = world.host.runtime
+    now = runtime.now()
+    return {
+        "type": "MaterializationCompleted",
+        "data": {
+            "materialization_id": new_ulid(runtime, runtime),
+            "asset_id": table_id,
+            "asset_key": name,
+            "partition_id": f"{table_id}-all",
+            "partition_key": "",
+            "run_id": run_id,
+            "task_id": "load",
+            "files": [{"path": "data/orders/1.parquet", "size_bytes": 10, "row_count": 3}],
+            "row_count": 3,
+            "byte_size": 10,
+            "schema_hash": "0",
+            "started_at": now - 10,
+            "completed_at": now,
+        },
+    }
+
+
+async def fill(world: World, *, token: str | None = None, word: str = "sales") -> Content:
+    """Make the content; what is there already is left. `word` is in every name, so that a test finds it again."""
+
+    async def done(method: str, path: str, body: Any = None, **options: Any) -> Any:
+        return await world.done(method, path, body, token=token, **options)
+
+    runtime = world.host.runtime
+    await done("PATCH", "/settings", RATE)
+    namespace = await done("POST", "/namespaces", {"name": word, "description": word, "if_not_exists": True})
+    columns = [{"name": "id", "type": "long"}, {"name": f"{word}_email", "type": "string", "pii_type": "EMAIL"}]
+    key = new_ulid(runtime, runtime)
+    wanted = {"name": f"{word}.orders", "columns": columns, "description": word, "owners": [f"{word}-team"]}
+    table = await done("POST", "/tables", {**wanted, "if_not_exists": True}, headers={"Idempotency-Key": key})
+    if columns[1]["name"] not in [column["name"] for column in table["table"]["columns"]]:
+        await done("POST", f"/tables/{word}.orders/alter", {"changes": [{"action": "add", **columns[1]}]})
+    daily = await done("POST", "/tables", {**wanted, "name": f"{word}.daily", "if_not_exists": True})
+    await done("PUT", f"/tables/{word}.orders/contract", {"description": word})
+    await done("PUT", f"/tables/{word}.orders/sla", {"freshness_seconds": 60})
+    edge = await done("POST", "/lineage/edges", {"source": f"{word}.orders", "target": f"{word}.daily"})
+    run_id = f"{word}-run"
+    event = materialization(world, table["table"]["id"], f"{word}.orders", run_id)
+    events = await done("POST", "/events", {"events": [event, _check(event)]})
+    name = f"{word}-{new_ulid(runtime, runtime)}"
+    made = await done("POST", "/keys", {"name": name, "role": "viewer"})
+    await done("PUT", f"/roles/{word}@example.com", {"role": "editor"})
+    assert daily["table"]["id"] != table["table"]["id"]
+    return Content(
+        namespace=word,
+        namespace_id=namespace["namespace"]["id"],
+        table=f"{word}.orders",
+        table_id=table["table"]["id"],
+        column=f"{word}_email",
+        edge_id=edge["edge_id"],
+        run_id=run_id,
+        key_id=made["key"]["id"],
+        key_name=name,
+        principal=f"{word}@example.com",
+        operation_id=table["operation_id"],
+        activity_operation_id=events["operation_id"],
+        position=table["position"],
+        request_key=key,
+    )
+
+
+def _check(event: dict[str, Any]) -> dict[str, Any]:
+    made = event["data"]
+    return {
+        "type": "CheckExecuted",
+        "data": {
+            "check_id": "not-null",
+            "check_name": "not null",
+            "check_type": "null",
+            "asset_id": made["asset_id"],
+            "partition_id": made["partition_id"],
+            "materialization_id": made["materialization_id"],
+            "run_id": made["run_id"],
+            "task_id": made["task_id"],
+            "passed": True,
+            "severity": "WARN",
+            "executed_at": made["completed_at"],
+        },
+    }
