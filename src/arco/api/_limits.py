@@ -20,6 +20,7 @@ BATCH_BYTES: Final = 8 << 20
 
 _REQUEST_ID: Final = re.compile(r"[A-Za-z0-9._:-]{1,128}")
 MAX_CALLERS: Final = 10_000
+MAX_DIGITS: Final = 18
 
 
 class RequestShape:
@@ -45,7 +46,7 @@ class RequestShape:
             await send(message)
 
         length = headers.get(b"content-length", b"0").decode("latin-1")
-        if not length.isdecimal():
+        if not (length.isdecimal() and len(length) <= MAX_DIGITS):
             await problem_response(Invalid("Content-Length is not a number"), request_id)(scope, receive, answer)
             return
         too_large = TooLarge(f"the body is larger than {limit} bytes; split the request")

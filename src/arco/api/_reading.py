@@ -86,6 +86,8 @@ class Reads:
 
     async def snapshots(self) -> dict[str, Snapshot]:
         """Both logs at one moment, unchanging."""
+        if self.min_position:
+            await self.caller.workspace.logs["catalog"].current(min_position=self.min_position)
         found = await self.host.points_of(self.caller.scope).snapshots_at(self.as_of)
         self.response.headers["Arco-Position"] = str(found["catalog"].position)
         return found

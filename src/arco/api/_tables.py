@@ -19,17 +19,12 @@ MAX_NAMED = 10
 
 async def table_written(writes: Writes, receipt: Receipt, ref: Ref, warnings: list[str] | None = None) -> TableWritten:
     """The table as the command left it: on a replay, as it was then."""
-    opened = writes.caller.workspace.logs["catalog"]
-    if receipt.replayed:
-        info = await table_info(await opened.snapshot(position=receipt.position), ref)
-    else:
-        info, _ = await opened.read(lambda view: table_info(view, ref), strong=False, min_position=receipt.position)
     return TableWritten(
         operation_id=receipt.operation,
         position=receipt.last,
         replayed=receipt.replayed,
         warnings=warnings or [],
-        table=info,
+        table=await writes.left(receipt, lambda view: table_info(view, ref)),
     )
 
 
@@ -37,11 +32,17 @@ def added_column(column: ColumnSpec) -> AddColumn:
     return AddColumn(column.name, column.type, column.nullable, column.description, column.pii_type, column.sensitivity)
 
 
-async def drop_warnings(workspace: Workspace, ref: Ref) -> list[str]:
-    """Who reads a table, by lineage. It may change while the drop is on its way, so it warns and never refuses."""
+async def drop_warnings(workspace: Workspace, ref: Ref, before: int | None = None) -> list[str]:
+    """Who reads a table, by lineage. It may change while the drop is on its way, so it warns and never refuses.
+
+    Of a table that was dropped already, the state before a position still knows the name.
+    """
     catalog, activity = workspace.logs["catalog"], workspace.logs["activity"]
     try:
-        found, _ = await catalog.read(lambda view: resolve_table(view, ref), strong=False)
+        if before is None:
+            found, _ = await catalog.read(lambda view: resolve_table(view, ref), strong=False)
+        else:
+            found = await resolve_table(await catalog.snapshot(position=before - 1), ref)
     except NotFound:
         return []
     readers, _ = await activity.read(lambda view: downstream_of(view, found.id), strong=False)

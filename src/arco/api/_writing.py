@@ -5,20 +5,24 @@ published files see it too; `wait=durable` answers at once. If it is durable and
 is 503 with the operation id: it is there, and will be published later.
 """
 
+import contextlib
 import re
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Annotated, Literal, TypeVar
 
 import msgspec
 from fastapi import Depends, Header, Query
 
 from arco.api._caller import Caller
 from arco.api._reading import CallerDep
-from arco.core import Invalid, OutcomeUnknown, Superseded, Unavailable, new_ulid, parse_request_key
+from arco.catalog import View
+from arco.core import Invalid, NotFound, OutcomeUnknown, Superseded, Unavailable, new_ulid, parse_request_key
 from arco.log import NewEvent, Receipt
 
 __all__ = ["IfExists", "IfMatch", "Writes", "WritesDep"]
+
+T = TypeVar("T")
 
 _TAG = re.compile(r'(?:W/)?"([0-9]{1,18})(?:-[0-9a-f]*)?"')
 
@@ -80,6 +84,15 @@ class Writes:
             correlation=self.caller.request_id,
             traceparent=self.caller.traceparent,
         )
+
+    async def left(self, receipt: Receipt, work: Callable[[View], Awaitable[T]]) -> T:
+        """What `work` finds in the catalog as a command left it: as it was then, on a replay or if it is gone since."""
+        opened = self.caller.workspace.logs["catalog"]
+        if not receipt.replayed:
+            with contextlib.suppress(NotFound):
+                found, _ = await opened.read(work, strong=False, min_position=receipt.position)
+                return found
+        return await work(await opened.snapshot(position=receipt.position))
 
     async def _wait(self, log: str, receipt: Receipt) -> None:
         if not self.published:

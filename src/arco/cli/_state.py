@@ -58,7 +58,7 @@ async def show(
         str | None, typer.Option("--position", metavar="POSITION", help="After this event, such as 12:0.")
     ] = None,
     as_of: Annotated[
-        str | None, typer.Option("--as-of", metavar="TIME", help="As it was published by then: 2026-11-15T20:45:00Z.")
+        str | None, typer.Option("--as-of", metavar="TIME", help="As of then: 2026-11-15T20:45:00Z.")
     ] = None,
     where: Annotated[
         list[str] | None, typer.Option("--where", metavar="COLUMN=VALUE", help="Only such rows. Repeatable.")

@@ -72,7 +72,7 @@ class OpenLog:
         self._seen = 0  # the newest position that anybody was shown
         self._feeding: Task | None = None
         owning, compacting = store(Role.OWNER), store(Role.COMPACTOR)
-        self.replica = Replica(definition, LayerReader(self._store), base_for(definition, head.manifest))
+        self.replica = Replica(definition, LayerReader(self._store, runtime), base_for(definition, head.manifest))
         ledger = Sequence(owning, self.layout.ledger, runtime, min_age=workspace.min_age)
         self.follower = Follower(self.place, ledger, self.replica, runtime, known=head.manifest.link.number)
         if head.manifest.seal:
@@ -305,7 +305,7 @@ class OpenLog:
             )
         if revision is not None and revision != head.number:
             manifest = await self.revisions.at_revision(head, revision)
-            return snapshot_at_revision(self.definition, self._store, manifest)
+            return snapshot_at_revision(self.definition, self._store, manifest, self._runtime)
         if self._newest is None or self._newest.manifest.id != head.id or self._newest.rows_held() > self._max_rows:
-            self._newest = snapshot_at_revision(self.definition, self._store, head)
+            self._newest = snapshot_at_revision(self.definition, self._store, head, self._runtime)
         return self._newest

@@ -10,7 +10,8 @@ from arco.api._permissions import permissions_of
 from arco.api._reading import CallerDep
 from arco.api._routing import router
 from arco.api._writing import WritesDep
-from arco.core import Invalid, format_time, parse_time, parse_ulid
+from arco.catalog import View
+from arco.core import NotFound, format_time, parse_time, parse_ulid
 from arco.domains.access import (
     API_KEYS,
     KEY_NAMES,
@@ -25,7 +26,6 @@ from arco.domains.access import (
     UserRole,
     read_settings,
 )
-from arco.runtime import Workspace
 from arco.wire import (
     KeyCreate,
     KeyCreated,
@@ -96,12 +96,7 @@ async def create_key(writes: WritesDep, body: KeyCreate) -> KeyCreated:
     role = UserRole(body.role) if body.role is not None else None
     command = CreateApiKey(body.name, body.principal, role, expires_at)
     receipt = await writes.decide("catalog", command, minted={"secret_hash": digest})
-    opened = caller.workspace.logs["catalog"]
-    state = await opened.snapshot(position=receipt.position) if receipt.replayed else opened.replica
-    name = await state.get(KEY_NAMES, body.name, body.name)
-    key = await state.get(API_KEYS, name.key_id, name.key_id) if name is not None else None
-    if key is None:
-        raise Invalid(f"the key {body.name} was revoked a moment ago; make another one")
+    key = await writes.left(receipt, lambda view: _key_named(view, body.name))
     token = None if receipt.replayed else format_token(caller.scope, key.key_id, secret)
     return KeyCreated(
         operation_id=receipt.operation,
@@ -111,6 +106,14 @@ async def create_key(writes: WritesDep, body: KeyCreate) -> KeyCreated:
         token=token,
         warnings=[] if token else ["this is a replay: the token was shown once; revoke the key and make another"],
     )
+
+
+async def _key_named(view: View, name: str) -> ApiKey:
+    row = await view.get(KEY_NAMES, name, name)
+    if row is None:
+        raise NotFound(f"there is no key {name}; it was revoked, or never was")
+    key: ApiKey = await view.get(API_KEYS, row.key_id, row.key_id)
+    return key
 
 
 @access.delete("/keys/{key_id}")
@@ -154,8 +157,8 @@ async def revoke_role(writes: WritesDep, principal: Principal) -> Written:
     return Written(operation_id=receipt.operation, position=receipt.last, replayed=receipt.replayed)
 
 
-async def _settings(workspace: Workspace) -> list[SettingInfo]:
-    values = await read_settings(workspace.logs["catalog"].replica)
+async def _settings(view: View) -> list[SettingInfo]:
+    values = await read_settings(view)
     return [
         SettingInfo(
             name=name,
@@ -172,8 +175,8 @@ async def _settings(workspace: Workspace) -> list[SettingInfo]:
 @access.get("/settings")
 async def list_settings(caller: CallerDep) -> Page[SettingInfo]:
     """Show the settings of this workspace."""
-    position = await caller.workspace.logs["catalog"].current(strong=True)
-    return Page(items=await _settings(caller.workspace), position=str(position))
+    items, position = await caller.workspace.logs["catalog"].read(_settings)
+    return Page(items=items, position=str(position))
 
 
 @access.patch("/settings")
@@ -184,5 +187,5 @@ async def update_settings(writes: WritesDep, body: SettingsUpdate) -> SettingsWr
         operation_id=receipt.operation,
         position=receipt.last,
         replayed=receipt.replayed,
-        settings=await _settings(writes.caller.workspace),
+        settings=await writes.left(receipt, _settings),
     )

@@ -37,11 +37,11 @@ async def post_events(writes: WritesDep, body: EventBatch) -> EventsWritten:
     receipt = await writes.record("activity", [event for _, event in taken])
     first = int(receipt.first)
     for offset, (index, event) in enumerate(taken):
-        # On a replay the ids are those of the first time; only the positions are known to be the same.
+        # On a replay, ids that were minted here were others the first time; only the positions are the same.
         answers[index] = EventAnswer(
             index=index,
             status="recorded",
-            id=None if receipt.replayed else event.id,
+            id=body.events[index].id if receipt.replayed else event.id,
             position=str(first + offset),
         )
     return EventsWritten(

@@ -30,11 +30,7 @@ namespaces = router("namespaces")
 
 async def _written(writes: Writes, receipt: Receipt, ref: Ref) -> NamespaceWritten:
     """The namespace as the command left it: on a replay, as it was then."""
-    opened = writes.caller.workspace.logs["catalog"]
-    if receipt.replayed:
-        info = await namespace_info(await opened.snapshot(position=receipt.position), ref)
-    else:
-        info, _ = await opened.read(lambda view: namespace_info(view, ref), strong=False, min_position=receipt.position)
+    info = await writes.left(receipt, lambda view: namespace_info(view, ref))
     return NamespaceWritten(
         operation_id=receipt.operation, position=receipt.last, replayed=receipt.replayed, namespace=info
     )

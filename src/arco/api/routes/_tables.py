@@ -137,6 +137,8 @@ async def drop_table(
     ref = parse_ref(table)
     warnings = await drop_warnings(writes.caller.workspace, ref)
     receipt = await writes.decide("catalog", DropTable(ref, if_exists, expected_version))
+    if receipt.replayed:
+        warnings = await drop_warnings(writes.caller.workspace, ref, before=int(receipt.first))
     return Written(operation_id=receipt.operation, position=receipt.last, replayed=receipt.replayed, warnings=warnings)
 
 
