@@ -5,6 +5,7 @@ import pkgutil
 
 import arco.core
 
+
 def test_the_package_exports_what_its_modules_declare() -> None:
     declared: set[str] = set()
     for module in pkgutil.iter_modules(arco.core.__path__, "arco.core."):
