@@ -16,6 +16,8 @@ from rich.table import Table
 
 from arco.runtime import AsyncRuntime
 from bench._append import measure_append
+from bench._catalog import measure_catalog
+from bench._clients import measure_clients
 from bench._folding import measure_fold, profile_fold
 from bench._measure import Line, Stopwatch, work_folder
 from bench._parquet import measure_parquet
@@ -39,6 +41,8 @@ SECTIONS: dict[str, Measure] = {
     "states": measure_states,
     "merges": _merges,
     "visible": measure_visible,
+    "catalog": measure_catalog,
+    "clients": measure_clients,
 }
 
 
@@ -84,7 +88,7 @@ def show_parquet(rows: int, console: Console) -> None:
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="smaller sizes, under 40 seconds")
+    parser.add_argument("--quick", action="store_true", help="smaller sizes, about a minute")
     parser.add_argument("--only", choices=SECTIONS, action="append", help="measure only this; may be repeated")
     parser.add_argument("--parquet", action="store_true", help="compare ways to write Parquet instead")
     parser.add_argument("--profile", action="store_true", help="profile the fold instead")

@@ -5,7 +5,6 @@ from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from arco.core import new_ulid
 from arco.domains.catalog import CreateNamespace
 from arco.log import NewEvent, number_of
 from arco.runtime import AsyncRuntime, Workspace, init_workspace
@@ -115,7 +114,7 @@ class _Writer:
 
     async def decide(self, _: int) -> None:
         self._number += 1
-        command = CreateNamespace(new_ulid(self._runtime, self._runtime), (f"namespace_{self._number}",))
+        command = CreateNamespace((f"namespace_{self._number}",))
         await self._workspace.decide("catalog", command, actor="bench")
 
     async def many(self, count: int) -> tuple[int, int, float]:

@@ -1,30 +1,61 @@
-"""Sample data: materialization events as a busy workspace has them, and logs made of them.
+"""Sample data: events as a busy workspace has them, and logs made of them.
 
-One event in 20 repeats an earlier materialization, one in 50 is a failure, and each asset has 50 partitions. Ids are as
-random as real ones, since they decide how well files compress. With three files an event is about 1,170 bytes of JSON.
+Ids are as random as real ones, since they decide how well files compress.
+
+- Materializations: one event in 20 repeats an earlier one, one in 50 is a failure, and each asset has 50 partitions.
+  With three files an event is about 1,170 bytes of JSON.
+- A catalog: a fifth of its tables is in the namespace `large`, the others are spread evenly over a hundred.
+- Lineage: four of five tables are a source for two or three others that come later, never far away.
 """
 
 import base64
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from itertools import count as count_from
+from itertools import islice
 
 import msgspec
 
-from arco.core import Runtime
+from arco.core import Runtime, derive_ulid
+from arco.domains.catalog import ROOT
+from arco.domains.catalog.events import AddedColumn, NamespaceCreated, TableCreated
 from arco.domains.execution import (
     MATERIALIZATION_COMPLETED,
     DataFile,
     MaterializationCompleted,
     MaterializationFailed,
 )
+from arco.domains.lineage import EdgeRecord, LineageRecorded
 from arco.log import Event, Header, Link, NewEvent, Place, encode_segment
 from arco.state import new_event
 from arco.storage import Sequence, Tail, Won
 
-__all__ = ["PARTITIONS", "asset_id", "completed", "encoded_events", "fill_log", "new_completed", "segments"]
+__all__ = [
+    "LARGE",
+    "NAMESPACES",
+    "PARTITIONS",
+    "append",
+    "asset_id",
+    "chain",
+    "completed",
+    "encoded_catalog",
+    "encoded_events",
+    "encoded_lineage",
+    "fill_log",
+    "namespace_id",
+    "new_completed",
+    "segments",
+    "table_id",
+    "table_path",
+]
 
 PARTITIONS = 50
 """Partitions of an asset."""
+NAMESPACES = 100
+LARGE = "large"
+"""The namespace with a fifth of all tables."""
+SINCE = 1_735_689_600_000_000
+"""When the sample catalog begins: 2025."""
 
 _encoder = msgspec.json.Encoder()
 
@@ -83,6 +114,25 @@ def new_completed(number: int, at: int, **options: int) -> NewEvent:
     return new_event(MATERIALIZATION_COMPLETED, completed(number, at, **options))
 
 
+def _encoded(number: int, payload: msgspec.Struct, *, command: str = "", subject: str = "") -> bytes:
+    """An event as it stands in a segment. What a command decided came with a request key, as clients send them."""
+    return _encoder.encode(
+        Event(
+            id=_id("event", number),
+            type=type(payload).__name__,
+            time="2025-01-01T00:00:00.000000Z",
+            source="arco",
+            actor="worker",
+            operation=_id("operation", number),
+            data=msgspec.Raw(_encoder.encode(payload)),
+            subject=subject,
+            command=command,
+            key=_id("key", number) if command else "",
+            keyhash=hashlib.sha256(subject.encode()).hexdigest() if command else "",
+        )
+    )
+
+
 def encoded_events(start: int, count: int, at: int, *, assets: int = 200, files: int = 3) -> Iterator[bytes]:
     """Events as they stand in segments."""
     for number in range(start, start + count):
@@ -91,25 +141,84 @@ def encoded_events(start: int, count: int, at: int, *, assets: int = 200, files:
             payload = _failed(number, at, assets)
         else:
             payload = completed(number - (number % 20 == 19), at, assets=assets, files=files)
-        yield _encoder.encode(
-            Event(
-                id=_id("event", number),
-                type=type(payload).__name__,
-                time="2025-01-01T00:00:00.000000Z",
-                source="arco",
-                actor="worker",
-                operation=_id("operation", number),
-                data=msgspec.Raw(_encoder.encode(payload)),
-            )
+        yield _encoded(number, payload)
+
+
+# A catalog
+
+
+def namespace_id(number: int) -> str:
+    return derive_ulid(SINCE, f"namespace:{number}")
+
+
+def table_id(number: int) -> str:
+    return derive_ulid(SINCE + number * 1_000, f"table:{number}")
+
+
+def table_path(number: int) -> tuple[str, str]:
+    return _namespace_name(_namespace_of(number)), f"orders_{number:06d}"
+
+
+def _namespace_of(number: int) -> int:
+    return NAMESPACES if number % 5 == 0 else number % NAMESPACES
+
+
+def _namespace_name(number: int) -> str:
+    return LARGE if number == NAMESPACES else f"team_{number:02d}"
+
+
+def encoded_catalog(tables: int, columns: int) -> Iterator[bytes]:
+    """The events of a catalog of so many tables, each with so many columns."""
+    for number in range(NAMESPACES + 1):
+        name = _namespace_name(number)
+        created = NamespaceCreated(namespace_id(number), ROOT, name)
+        yield _encoded(number, created, command="CreateNamespace", subject=name)
+    types = ("long", "string", "double", "timestamp", "decimal(18,2)")
+    for number in range(tables):
+        path = table_path(number)
+        table = TableCreated(
+            table_id(number),
+            namespace_id(_namespace_of(number)),
+            path[1],
+            "PARQUET",
+            columns=tuple(
+                AddedColumn(derive_ulid(SINCE + number * 1_000, f"{number}:{c}"), f"column_{c:02d}", types[c % 5])
+                for c in range(columns)
+            ),
         )
+        yield _encoded(NAMESPACES + 1 + number, table, command="CreateTable", subject=".".join(path))
 
 
-def segments(
-    place: Place, count: int, size: int, at: int, *, assets: int = 200, files: int = 3
-) -> Iterator[tuple[bytes, Link]]:
-    """A log of `count` events in segments of `size`, with the link of each."""
-    previous = ""
-    for number, start in enumerate(range(0, count, size), 1):
+def encoded_lineage(nodes: int, edges: int, at: int) -> Iterator[bytes]:
+    """The events of so many edges between the first tables of a catalog: one for each source and its targets."""
+    left, source = edges, 0
+    while left:
+        chance = hashlib.blake2b(f"edges:{source}".encode(), digest_size=12).digest()
+        steps = {int.from_bytes(chance[i : i + 4], "big") % (nodes // 5) + 1 for i in (0, 4, 8)[: 2 + source % 2]}
+        targets = sorted(source + step for step in steps)[:left]
+        yield _encoded(
+            source,
+            LineageRecorded(
+                run_id=_id("run", source // 100),
+                task_id=f"task-{source:06d}",
+                started_at=at - 1_000_000,
+                completed_at=at,
+                edges=tuple(EdgeRecord(table_id(source), table_id(target)) for target in targets),
+            ),
+        )
+        left, source = left - len(targets), source + 1
+
+
+# Logs
+
+
+def chain(place: Place, events: Iterable[bytes], size: int, at: int) -> Iterator[tuple[bytes, Link]]:
+    """Events in segments of `size`, with the link of each."""
+    previous, left = "", iter(events)
+    for number in count_from(1):
+        batch = list(islice(left, size))
+        if not batch:
+            return
         header = Header(
             format=1,
             log=place.log,
@@ -123,17 +232,29 @@ def segments(
             received=at,
             folds={},
         )
-        data = encode_segment(header, encoded_events(start, min(size, count - start), at, assets=assets, files=files))
+        data = encode_segment(header, batch)
         previous = hashlib.sha256(data).hexdigest()
         yield data, Link(number, previous, at)
+
+
+def segments(
+    place: Place, count: int, size: int, at: int, *, assets: int = 200, files: int = 3
+) -> Iterator[tuple[bytes, Link]]:
+    """A log of `count` materializations in segments of `size`, with the link of each."""
+    return chain(place, encoded_events(0, count, at, assets=assets, files=files), size, at)
+
+
+async def append(sequence: Sequence, found: Iterable[tuple[bytes, Link]], runtime: Runtime) -> None:
+    """Fill an empty log past the owner: what is measured afterwards is the reading."""
+    tail = Tail(0, runtime.boottime())
+    for data, _ in found:
+        outcome = await sequence.create(tail, data)
+        assert isinstance(outcome, Won)
+        tail = outcome.tail
 
 
 async def fill_log(
     sequence: Sequence, place: Place, count: int, runtime: Runtime, *, assets: int = 200, files: int = 3
 ) -> None:
-    """Append a log of so many events, past the owner: what is measured afterwards is the reading."""
-    tail = Tail(0, runtime.boottime())
-    for data, _ in segments(place, count, 5_000, runtime.now(), assets=assets, files=files):
-        outcome = await sequence.create(tail, data)
-        assert isinstance(outcome, Won)
-        tail = outcome.tail
+    """Append a log of so many materializations."""
+    await append(sequence, segments(place, count, 5_000, runtime.now(), assets=assets, files=files), runtime)

@@ -87,7 +87,8 @@ async def fill(world: World, *, token: str | None = None, word: str = "sales") -
     edge = await done("POST", "/lineage/edges", {"source": f"{word}.orders", "target": f"{word}.daily"})
     run_id = f"{word}-run"
     event = materialization(world, table["table"]["id"], f"{word}.orders", run_id)
-    events = await done("POST", "/events", {"events": [event, _check(event)]})
+    batch = {"events": [event, _check(event)]}
+    events = await done("POST", "/events", batch, headers={"Idempotency-Key": new_ulid(runtime, runtime)})
     name = f"{word}-{new_ulid(runtime, runtime)}"
     made = await done("POST", "/keys", {"name": name, "role": "viewer"})
     await done("PUT", f"/roles/{word}@example.com", {"role": "editor"})

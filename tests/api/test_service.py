@@ -64,7 +64,7 @@ def test_parts_cannot_be_shifted_into_each_other() -> None:
             identity().verify(headers, method, path, b"x")
 
 
-@pytest.mark.parametrize("missing", ["arco-service", "arco-expires", "arco-signature"])
+@pytest.mark.parametrize("missing", ["arco-service", "arco-expires", "arco-body", "arco-signature"])
 def test_a_call_without_all_of_its_headers_is_unknown(missing: str) -> None:
     headers = identity().headers(**CALL)
     del headers[missing]
@@ -75,8 +75,9 @@ def test_a_call_without_all_of_its_headers_is_unknown(missing: str) -> None:
 @pytest.mark.parametrize("expires", ["", "-1", "1e3", "nan", "٣", "9" * 12, "9" * 400, " 5", "0x10"])
 def test_an_expiry_that_is_no_near_time_is_unknown(expires: str) -> None:
     signer = identity()
-    signature = signer._sign("api", expires, **CALL)
-    headers = {"arco-service": "api", "arco-expires": expires, "arco-signature": signature}
+    digest = signer.headers(**CALL)["arco-body"]
+    signature = signer._sign("api", expires, CALL["method"], CALL["path"], digest)
+    headers = {"arco-service": "api", "arco-expires": expires, "arco-body": digest, "arco-signature": signature}
     with pytest.raises(Unauthenticated):
         signer.verify(headers, **CALL)
 

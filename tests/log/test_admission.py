@@ -144,14 +144,22 @@ def test_nothing_is_stored_that_was_not_looked_at() -> None:
 
 @pytest.mark.parametrize("number", [2**63, -(2**63) - 1, 10**40])
 def test_a_number_no_table_can_hold_is_refused(number: int) -> None:
-    message = refused(payload(row_count=number))
-    assert "$.data.row_count" in message
+    message = refused(payload(schema_version=number))
+    assert "$.data.schema_version" in message
     assert str(number) not in message
 
 
 @pytest.mark.parametrize("number", [2**63 - 1, -(2**63)])
 def test_the_largest_numbers_are_kept(number: int) -> None:
-    accepted(payload(row_count=number, asset_key=str(10**40)))
+    accepted(payload(schema_version=number, asset_key=str(10**40)))
+
+
+FAULTS: list[dict[str, Any]] = [{"materialization_id": ""}, {"asset_id": ""}, {"row_count": -1}, {"byte_size": -1}]
+
+
+@pytest.mark.parametrize("changes", FAULTS)
+def test_a_fact_without_an_id_or_with_less_than_nothing_is_refused(changes: dict[str, Any]) -> None:
+    assert "does not fit" in refused(payload(**changes))
 
 
 def test_an_unknown_type_is_refused() -> None:

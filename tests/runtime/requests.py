@@ -5,17 +5,31 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from functools import partial
+from itertools import pairwise
 
+from fastapi import Response
+
+from arco.api import Door, Host
+from arco.api._caller import Caller
+from arco.api._reading import Reads
+from arco.api._writing import Writes
+from arco.api.routes._columns import alter_table
+from arco.api.routes._events import post_events
+from arco.api.routes._lineage import get_lineage
+from arco.api.routes._tables import create_table, drop_table, get_table, list_tables_route, rename_table
+from arco.catalog import NOW
 from arco.core import Conflict, new_ulid
-from arco.domains.catalog import NAMESPACES, CreateNamespace
+from arco.domains.access import UserRole
+from arco.domains.catalog import NAMESPACES, TABLES, CreateNamespace
 from arco.domains.execution import PARTITIONS
 from arco.log import NewEvent
-from arco.runtime import Workspace, init_workspace
-from arco.state import Collector, new_event
+from arco.runtime import DEFINITIONS, Workspace, init_workspace
+from arco.state import Cadence, Collector, new_event
 from arco.state._definition import Definition
 from arco.storage import MemoryStore, Role, Store
+from arco.wire import ColumnAdd, ColumnSpec, EventBatch, EventIn, TableAlter, TableCreate, TableInfo, TableRename
 from tests.doubles import FakeRuntime
 from tests.runtime.world import SCOPE, Counted, made, run
 from tests.state.toy import SET, NoteSet, toy
@@ -60,12 +74,16 @@ class Bench:
 
 @asynccontextmanager
 async def bench(
-    runtime: FakeRuntime, base: Store, *, compact: bool = False, definitions: tuple[Definition, ...] = ()
+    runtime: FakeRuntime,
+    base: Store,
+    *,
+    compact: bool = False,
+    definitions: tuple[Definition, ...] = DEFINITIONS,
+    cadence: Cadence | None = None,
 ) -> AsyncIterator[Bench]:
     store = Counted(base, runtime)
     await init_workspace(store, SCOPE, runtime)
-    options = {"definitions": definitions} if definitions else {}
-    workspace = await Workspace.open(store, SCOPE, runtime, compact=compact, **options)  # type: ignore[arg-type]
+    workspace = await Workspace.open(store, SCOPE, runtime, compact=compact, definitions=definitions, cadence=cadence)
     async with workspace:
         yield Bench(runtime, store, workspace)
 
@@ -129,6 +147,97 @@ async def ddl(runtime: FakeRuntime, base: Store) -> dict[str, Counts]:
             await b.workspace.logs["catalog"].compactor.compact()
             found[f"DDL and its publish, {name} namespaces exist"] = await b.count(partial(whole, b, f"x{existing}"))
     return found
+
+
+class Routes:
+    """The routes of the API as one caller uses them, without HTTP around them: that makes no requests to the store."""
+
+    def __init__(self, b: Bench) -> None:
+        self._caller = Caller(b.workspace, "me", UserRole.OWNER, "r1", "", "me")
+        self._host = Host(b.runtime, {SCOPE: b.workspace}, SCOPE, Door.LOCAL)
+        self._runtime = b.runtime
+
+    @property
+    def writes(self) -> Writes:
+        return Writes(self._caller, "", published=True, operation=new_ulid(self._runtime, self._runtime))
+
+    def reads(self, *, strong: bool) -> Reads:
+        return Reads(self._host, self._caller, NOW, strong, 0, Response())
+
+    async def create(self, name: str) -> TableInfo:
+        columns = [ColumnSpec(name=f"c{number}", type="long") for number in range(20)]
+        return (await create_table(self.writes, TableCreate(name=f"sales.{name}", columns=columns))).table
+
+    async def alter(self, table: str) -> None:
+        await alter_table(self.writes, table, TableAlter(changes=[ColumnAdd(name="added", type="long")]), None)
+
+    async def refused(self, name: str) -> None:
+        with suppress(Conflict):
+            await self.create(name)
+            raise AssertionError("not refused")
+
+    async def post(self, events: list[EventIn]) -> None:
+        assert (await post_events(self.writes, EventBatch(events=events))).recorded == len(events)
+
+
+async def catalog(runtime: FakeRuntime, base: Store) -> dict[str, Counts]:
+    """Tables, written and read. Every write is answered when it is published."""
+    # No merge runs beside a write: they have a row of their own.
+    async with bench(runtime, base, compact=True, cadence=Cadence(fan_in=1_000)) as b:
+        routes, opened = Routes(b), b.workspace.logs["catalog"]
+
+        async def count(work: Callable[[], Awaitable[object]]) -> Counts:
+            await b.workspace.logs["activity"].current()
+            return await b.count(work)
+
+        await b.create("sales")
+        found = {}
+        for existing, name in ((10, "10"), (1000, "1,000")):
+            rows = (await opened.replica.scan(TABLES)).num_rows
+            await asyncio.gather(*(routes.create(f"t{number}") for number in range(rows, existing)))
+            create = partial(routes.create, f"x{existing}")
+            found[f"create a table of 20 columns, {name} tables exist"] = await count(create)
+        rename = partial(rename_table, routes.writes, "sales.t1", TableRename(new_name="sales.y"), None)
+        found |= {
+            "create a table, refused because of its name": await count(lambda: routes.refused("t1")),
+            "alter a table": await count(lambda: routes.alter("sales.t1")),
+            "rename a table": await count(rename),
+            "drop a table": await count(lambda: drop_table(routes.writes, "sales.t2", None)),
+        }
+        for name, strong in (("strong", True), ("bounded", False)):
+            reads = routes.reads(strong=strong)
+            found[f"show a table, {name}"] = await count(partial(get_table, reads, "sales.t3"))
+            found[f"a page of 100 of 1,000 tables, {name}"] = await count(partial(list_tables_route, reads, "sales"))
+    return found
+
+
+async def events(runtime: FakeRuntime, base: Store) -> dict[str, Counts]:
+    async with bench(runtime, base) as b:
+        routes = Routes(b)
+        await b.record(made(runtime, "m0"))
+        facts = [_edge(runtime, new_ulid(runtime, runtime), new_ulid(runtime, runtime)) for _ in range(100)]
+        return {"POST /events with 100 facts": await b.count(lambda: routes.post(facts))}
+
+
+async def lineage(runtime: FakeRuntime, base: Store) -> dict[str, Counts]:
+    async with bench(runtime, base, compact=True) as b:
+        routes, found = Routes(b), {}
+        await b.create("sales")
+        ids = [(await routes.create(f"t{number}")).id for number in range(10)]
+        await routes.post([_edge(runtime, source, target) for source, target in pairwise(ids)])
+        for name, strong in (("strong", True), ("bounded", False)):
+            walk = partial(get_lineage, routes.reads(strong=strong), "sales.t5", "both", 5)
+            await walk()
+            for log in b.workspace.logs.values():
+                await log.current()
+            found[f"lineage up and down of 5 hops, {name}"] = await b.count(walk)
+        return found
+
+
+def _edge(runtime: FakeRuntime, source: str, target: str) -> EventIn:
+    times = {"started_at": runtime.now(), "completed_at": runtime.now()}
+    edges = [{"source_id": source, "target_id": target}]
+    return EventIn(type="LineageRecorded", data={"run_id": "r1", "task_id": target, **times, "edges": edges})
 
 
 async def reading(runtime: FakeRuntime, base: Store) -> dict[str, Counts]:
@@ -206,7 +315,20 @@ async def collecting(runtime: FakeRuntime, base: Store) -> dict[str, Counts]:
         }
 
 
-MEASURES = (record, decide, publish, publish_private, ddl, reading, idle, merging, collecting)
+MEASURES = (
+    record,
+    decide,
+    publish,
+    publish_private,
+    ddl,
+    catalog,
+    events,
+    lineage,
+    reading,
+    idle,
+    merging,
+    collecting,
+)
 
 
 def measure_all(store: Made) -> dict[str, Counts]:

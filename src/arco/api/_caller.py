@@ -26,6 +26,7 @@ __all__ = ["Caller", "authenticate", "authorize", "format_token", "new_secret"]
 # Scope names and ids are matched whole: what is malformed must not be told from what is unknown.
 _SCOPE: Final = "([a-z0-9][a-z0-9-]{0,62})"
 _TOKEN: Final = re.compile(rf"arco_{_SCOPE}_{_SCOPE}_([0-7][0-9A-HJKMNP-TV-Z]{{25}})_([A-Za-z0-9_-]{{43}})")
+_FORWARDED: Final = ("forwarded", "via", "x-forwarded-for", "x-forwarded-host", "x-forwarded-proto", "x-real-ip")
 _LOOPBACK: Final = re.compile(r"(localhost|127(\.[0-9]{1,3}){3}|\[::1\])(:[0-9]{1,5})?")
 
 
@@ -107,6 +108,10 @@ def _check_own_page(request: Request) -> None:
 
     Such a request names the page's origin, or reaches us under a name that was made to point here.
     """
+    if any(name in request.headers for name in _FORWARDED):
+        raise Unauthenticated(
+            "in development mode this server answers nobody behind a proxy; start it with --require-keys"
+        )
     host, origin = request.headers.get("host", ""), request.headers.get("origin")
     if _LOOPBACK.fullmatch(host) is None:
         raise Unauthenticated("in development mode this server answers only to a loopback name such as localhost")

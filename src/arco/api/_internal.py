@@ -167,11 +167,13 @@ def internal_routes(find: Find, identity: ServiceIdentity | None, runtime: Runti
     async def admitted(request: Request) -> tuple[Workspace, bytes]:
         if identity is None:
             raise _stranger()
-        body = await _body(request)
         path = request.scope["raw_path"].decode("ascii", "replace")
         query = request.scope["query_string"].decode("ascii", "replace")
+        called = f"{path}?{query}" if query else path
         try:
-            identity.verify(request.headers, request.method, f"{path}?{query}" if query else path, body)
+            identity.verify_head(request.headers, request.method, called)  # a stranger's body is not even read
+            body = await _body(request)
+            identity.verify(request.headers, request.method, called, body)
         except Unauthenticated:
             raise _stranger() from None
         try:

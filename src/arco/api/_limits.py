@@ -18,6 +18,9 @@ BODY_BYTES: Final = 1 << 20
 BATCH_BYTES: Final = 8 << 20
 """For `POST /api/v1/events`."""
 
+BODY_SECONDS: Final = 30.0
+"""How long to wait for the next part of a body."""
+
 _REQUEST_ID: Final = re.compile(r"[A-Za-z0-9._:-]{1,128}")
 MAX_CALLERS: Final = 10_000
 MAX_DIGITS: Final = 18
@@ -53,17 +56,27 @@ class RequestShape:
         if int(length) > limit:
             await problem_response(too_large, request_id)(scope, receive, answer)
             return
-        received = 0
+        received, whole = 0, False
 
         async def bounded() -> Message:
-            nonlocal received
-            message = await receive()
+            nonlocal received, whole
+            if whole:
+                return await receive()
+            try:
+                message = await self._runtime.timeout(BODY_SECONDS, _next(receive))
+            except TimeoutError:
+                raise Invalid(f"no more of the body came for {BODY_SECONDS:.0f} s; send it again") from None
+            whole = not message.get("more_body", False)
             received += len(message.get("body", b""))
             if received > limit:
                 raise too_large
             return message
 
         await self._app(scope, bounded, answer)
+
+
+async def _next(receive: Receive) -> Message:
+    return await receive()
 
 
 class RateLimiter:

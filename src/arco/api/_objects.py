@@ -15,6 +15,10 @@ from arco.storage import ObjectMissing, Role, Scope, parse_range, verify_local
 
 __all__ = ["object_route"]
 
+# Numbers of more digits than any real one has are not even read.
+MAX_QUERY = 512
+MAX_RANGE = 128
+
 
 def object_route(host: Host) -> Route:
     async def serve(request: Request) -> Response:
@@ -28,14 +32,14 @@ def object_route(host: Host) -> Route:
 
 async def _serve(host: Host, request: Request) -> Response:
     refused = Forbidden("this signed URL is not valid; ask for a new one")
-    if host.signing is None:
+    if host.signing is None or len(request.url.query) > MAX_QUERY:
         raise refused
     secret, base_url = host.signing
     raw = request.scope.get("raw_path", b"").decode("latin-1") or request.url.path
     path = verify_local(secret, base_url, f"{raw}?{request.url.query}", host.runtime.now())
     tenant, workspace, rest = [*path.split("/", 2), "", ""][:3]
-    found = host.workspaces.get(Scope(tenant, workspace))
-    if found is None or not rest:
+    found = host.workspaces.get(Scope(tenant, workspace)) if rest else None
+    if found is None:
         raise refused
     store = found.handle(Role.READER)
     headers = {"Accept-Ranges": "bytes", "Cache-Control": "private, max-age=300", "Vary": "Origin"}
@@ -43,7 +47,7 @@ async def _serve(host: Host, request: Request) -> Response:
         size = (await store.head(rest)).size
         wanted = request.headers.get("range")
         try:
-            offset, length = parse_range(wanted, size)
+            offset, length = parse_range(wanted[:MAX_RANGE] if wanted is not None else None, size)
         except Invalid:
             return Response(status_code=416, headers={"Content-Range": f"bytes */{size}"})
         if wanted is not None:

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import uvicorn
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from arco.api._app import close_app, create_app
 from arco.api._host import Door, Host
@@ -33,6 +34,8 @@ __all__ = ["ProcessRole", "ServeOptions", "local_app", "serve"]
 
 DRAIN_SECONDS = 10
 MAX_CONNECTIONS = 1_000
+HEAD_SECONDS = 10.0
+"""How long a new connection has to send its first request."""
 
 
 class ProcessRole(StrEnum):
@@ -110,6 +113,22 @@ def _secret(options: ServeOptions, runtime: Runtime) -> bytes:
         raise StoreRefused(f"{path} cannot be used for the service secret: {error.strerror or error}") from error
 
 
+class _Protocol(HttpToolsProtocol):
+    """Ends a connection that has not sent a whole request head in time: silence must not keep others out."""
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._deadline = asyncio.get_running_loop().call_later(HEAD_SECONDS, self._give_up)
+
+    def _give_up(self) -> None:
+        if self.cycle is None:
+            self.transport.close()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._deadline.cancel()
+        super().connection_lost(exc)
+
+
 class _Server(uvicorn.Server):
     """Uvicorn, whose signals end the serving and nothing more: what is queued is settled and published afterwards.
 
@@ -151,6 +170,7 @@ async def serve(
                 app,
                 log_config=None,
                 access_log=False,
+                http=_Protocol,
                 server_header=False,
                 date_header=False,
                 lifespan="off",

@@ -23,9 +23,11 @@ LIFE: Final = 60
 
 _NAME: Final = "arco-service"
 _EXPIRES: Final = "arco-expires"
+_BODY: Final = "arco-body"
 _SIGNATURE: Final = "arco-signature"
 
 _EXPIRY = re.compile(r"[0-9]{1,12}", re.ASCII)
+_DIGEST = re.compile(r"[0-9a-f]{64}", re.ASCII)
 _SERVICE = re.compile(r"[\x21-\x7e]{1,200}", re.ASCII)
 
 
@@ -53,28 +55,36 @@ class ServiceIdentity:
 
     def headers(self, method: str, path: str, body: bytes) -> dict[str, str]:
         """What a call carries. `path` is everything after the host, the query included."""
-        expires = str(self._clock.now() // SECOND + LIFE)
+        expires, digest = str(self._clock.now() // SECOND + LIFE), hashlib.sha256(body).hexdigest()
         return {
             _NAME: self.name,
             _EXPIRES: expires,
-            _SIGNATURE: self._sign(self.name, expires, method, path, body),
+            _BODY: digest,
+            _SIGNATURE: self._sign(self.name, expires, method, path, digest),
         }
 
     def verify(self, headers: Mapping[str, str], method: str, path: str, body: bytes) -> str:
         """The name of the service that calls, or `Unauthenticated`, which does not say what was wrong."""
-        name, expires = headers.get(_NAME, ""), headers.get(_EXPIRES, "")
-        signature = headers.get(_SIGNATURE, "")
-        if _SERVICE.fullmatch(name) is None or _EXPIRY.fullmatch(expires) is None:
+        name = self.verify_head(headers, method, path)
+        if headers.get(_BODY, "") != hashlib.sha256(body).hexdigest():
             raise _unknown()
-        expected = self._sign(name, expires, method, path, body)
+        return name
+
+    def verify_head(self, headers: Mapping[str, str], method: str, path: str) -> str:
+        """The same before the body was read: nobody else may send one. Afterwards the body must be `verify`d."""
+        name, expires, digest = headers.get(_NAME, ""), headers.get(_EXPIRES, ""), headers.get(_BODY, "")
+        signature = headers.get(_SIGNATURE, "")
+        if _SERVICE.fullmatch(name) is None or _EXPIRY.fullmatch(expires) is None or _DIGEST.fullmatch(digest) is None:
+            raise _unknown()
+        expected = self._sign(name, expires, method, path, digest)
         genuine = hmac.compare_digest(signature.encode(), expected.encode())
         left = int(expires) - self._clock.now() / SECOND
         if not genuine or not 0 < left <= 2 * LIFE:
             raise _unknown()
         return name
 
-    def _sign(self, name: str, expires: str, method: str, path: str, body: bytes) -> str:
-        text = "\n".join(("1", name, expires, method.upper(), path, hashlib.sha256(body).hexdigest()))
+    def _sign(self, name: str, expires: str, method: str, path: str, digest: str) -> str:
+        text = "\n".join(("1", name, expires, method.upper(), path, digest))
         return hmac.new(self._key, text.encode(), hashlib.sha256).hexdigest()
 
 

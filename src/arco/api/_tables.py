@@ -1,8 +1,22 @@
 """What several routes of tables share: the answer to a write, the warnings of a drop, registering files."""
 
+import msgspec
+
 from arco.api._writing import Writes
 from arco.catalog import Found, View, downstream_of, inspect, name_of, resolve_table, table_info
-from arco.core import AssetId, NotFound, PartitionKey, derive_ulid, parse_path, parse_ulid, partition_id, ulid_time
+from arco.core import (
+    AssetId,
+    NotFound,
+    OutcomeUnknown,
+    PartitionKey,
+    Superseded,
+    Unavailable,
+    derive_ulid,
+    parse_path,
+    parse_ulid,
+    partition_id,
+    ulid_time,
+)
 from arco.domains.catalog import AddColumn, CreateTable, Ref
 from arco.domains.execution import MATERIALIZATION_COMPLETED, MaterializationCompleted
 from arco.log import Receipt
@@ -11,21 +25,42 @@ from arco.state import new_event
 from arco.storage import Role
 from arco.wire import ColumnSpec, TableRegister, TableWritten
 
-__all__ = ["added_column", "drop_warnings", "register_files", "table_written"]
+__all__ = ["added_column", "change_table", "create_by", "drop_warnings", "register_files"]
 
 MAX_NAMED = 10
 """How many readers of a dropped table a warning names."""
 
 
-async def table_written(writes: Writes, receipt: Receipt, ref: Ref, warnings: list[str] | None = None) -> TableWritten:
-    """The table as the command left it: on a replay, as it was then."""
+async def table_written(writes: Writes, receipt: Receipt, ref: Ref, known: str | None) -> TableWritten:
+    """The table as the command left it: on a replay, as it was then. `ref` is what it is called after the command."""
     return TableWritten(
         operation_id=receipt.operation,
         position=receipt.last,
         replayed=receipt.replayed,
-        warnings=warnings or [],
-        table=await writes.left(receipt, lambda view: table_info(view, ref)),
+        table=await writes.left(receipt, known, lambda view, key: table_info(view, Ref(id=key) if key else ref)),
     )
+
+
+async def id_of_table(writes: Writes, ref: Ref) -> str | None:
+    """The id of the table a command is about to change; None if it does not exist, which the command will say."""
+    try:
+        found, _ = await writes.caller.workspace.logs["catalog"].read(
+            lambda view: resolve_table(view, ref), strong=False
+        )
+    except NotFound:
+        return None
+    return found.id
+
+
+async def change_table(writes: Writes, ref: Ref, command: msgspec.Struct, after: Ref | None = None) -> TableWritten:
+    """Carry out a command on a table that exists; `after` is its new name, if that changes."""
+    known = await id_of_table(writes, ref)
+    return await table_written(writes, await writes.decide("catalog", command), after or ref, known)
+
+
+async def create_by(writes: Writes, command: CreateTable) -> TableWritten:
+    receipt = await writes.decide("catalog", command)
+    return await table_written(writes, receipt, Ref(path=command.path), await writes.created_id(receipt, "table"))
 
 
 def added_column(column: ColumnSpec) -> AddColumn:
@@ -77,12 +112,20 @@ async def register_files(writes: Writes, body: TableRegister) -> TableWritten:
         tags=body.tags,
         properties=body.properties,
     )
-    receipt = await writes.decide("catalog", command)
-    written = await table_written(writes, receipt, Ref(path=path))
+    receipt = await writes.append("catalog", command)
+    written = await table_written(writes, receipt, Ref(path=path), await writes.created_id(receipt, "table"))
     event = _first_version(workspace, written.table.id, written.table.name, found)
-    await workspace.record(
-        "activity", [new_event(MATERIALIZATION_COMPLETED, event, subject=body.name)], actor=writes.caller.actor
-    )
+    try:
+        await workspace.record(
+            "activity", [new_event(MATERIALIZATION_COMPLETED, event, subject=body.name)], actor=writes.caller.actor
+        )
+    except (Unavailable, Superseded) as error:
+        raise OutcomeUnknown(
+            f"the table {body.name} was created, but it is not known whether its files were recorded: {error.message}; "
+            "send the same request with the same key again",
+            operation=receipt.operation,
+        ) from error
+    await writes.settle("catalog", receipt)
     return written
 
 

@@ -17,8 +17,18 @@ from fastapi import Depends, Header, Query
 from arco.api._caller import Caller
 from arco.api._reading import CallerDep
 from arco.catalog import View
-from arco.core import Invalid, NotFound, OutcomeUnknown, Superseded, Unavailable, new_ulid, parse_request_key
+from arco.core import (
+    Invalid,
+    NotFound,
+    OutcomeUnknown,
+    Superseded,
+    Unavailable,
+    derive_ulid,
+    new_ulid,
+    parse_request_key,
+)
 from arco.log import NewEvent, Receipt
+from arco.state import OPERATIONS
 
 __all__ = ["IfExists", "IfMatch", "Writes", "WritesDep"]
 
@@ -56,45 +66,65 @@ class Writes:
     caller: Caller
     key: str
     published: bool
+    operation: str
+    """The id under which this request is carried out, if it is the first one with its key."""
 
     async def decide(self, log: str, command: msgspec.Struct, minted: Mapping[str, str] | None = None) -> Receipt:
         """Carry out a command. Returns when it is as durable and as visible as the caller asked."""
-        workspace, runtime = self.caller.workspace, self.caller.workspace.runtime
-        receipt = await workspace.decide(
+        receipt = await self.append(log, command, minted)
+        await self.settle(log, receipt)
+        return receipt
+
+    async def append(self, log: str, command: msgspec.Struct, minted: Mapping[str, str] | None = None) -> Receipt:
+        """Carry out a command. Returns when it is durable; `settle` waits for the rest."""
+        return await self.caller.workspace.decide(
             log,
             command,
             actor=self.caller.actor,
             key=self.key,
-            operation=new_ulid(runtime, runtime),
+            operation=self.operation,
             correlation=self.caller.request_id,
             traceparent=self.caller.traceparent,
             minted=minted or {},
         )
-        await self._wait(log, receipt)
-        return receipt
 
     async def record(self, log: str, events: list[NewEvent]) -> Receipt:
-        workspace, runtime = self.caller.workspace, self.caller.workspace.runtime
-        return await workspace.record(
+        return await self.caller.workspace.record(
             log,
             events,
             actor=self.caller.actor,
             key=self.key,
-            operation=new_ulid(runtime, runtime),
+            operation=self.operation,
             correlation=self.caller.request_id,
             traceparent=self.caller.traceparent,
         )
 
-    async def left(self, receipt: Receipt, work: Callable[[View], Awaitable[T]]) -> T:
-        """What `work` finds in the catalog as a command left it: as it was then, on a replay or if it is gone since."""
-        opened = self.caller.workspace.logs["catalog"]
-        if not receipt.replayed:
-            with contextlib.suppress(NotFound):
-                found, _ = await opened.read(work, strong=False, min_position=receipt.position)
-                return found
-        return await work(await opened.snapshot(position=receipt.position))
+    async def left(self, receipt: Receipt, known: str | None, work: Callable[[View, str | None], Awaitable[T]]) -> T:
+        """What `work` finds in the catalog as a command left it.
 
-    async def _wait(self, log: str, receipt: Receipt) -> None:
+        It is asked by the object's id (`known`) in the present. A name may belong to somebody else's object by now: it
+        counts only in the state that the command itself left, where `work` gets no id.
+        """
+        opened = self.caller.workspace.logs["catalog"]
+        if known is not None and not receipt.replayed:
+            with contextlib.suppress(NotFound):
+                found, _ = await opened.read(
+                    lambda view: work(view, known), strong=False, min_position=receipt.position
+                )
+                return found
+        return await work(await opened.snapshot(position=receipt.position), None)
+
+    async def created_id(self, receipt: Receipt, label: str) -> str | None:
+        """The id of what a command created: it follows from the operation, as the decider derived it."""
+        opened = self.caller.workspace.logs["catalog"]
+        operation = receipt.operation
+        row, _ = await opened.read(
+            lambda view: view.get(OPERATIONS, operation, operation), strong=False, min_position=receipt.position
+        )
+        return None if row is None else derive_ulid(row.received_at, f"{operation}:{label}")
+
+    async def settle(self, log: str, receipt: Receipt) -> None:
+        """Wait until a revision covers it, if the caller asked for that."""
         if not self.published:
             return
         try:
@@ -125,7 +155,8 @@ def _writes(
     ] = "published",
 ) -> Writes:
     key = parse_request_key(idempotency_key) if idempotency_key is not None else ""
-    return Writes(caller, key, wait == "published")
+    runtime = caller.workspace.runtime
+    return Writes(caller, key, wait == "published", new_ulid(runtime, runtime))
 
 
 WritesDep = Annotated[Writes, Depends(_writes)]

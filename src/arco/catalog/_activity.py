@@ -2,6 +2,8 @@
 
 import heapq
 
+import pyarrow.compute as pc
+
 from arco.catalog._cursors import check_limit, decode_cursor, encode_cursor, number_in
 from arco.catalog._names import View, position_of_view
 from arco.catalog._plain import plain_rows
@@ -31,12 +33,17 @@ _OUTPUT = (
 )
 
 
-async def run_outputs(activity: Snapshot, run_id: str) -> RunOutputs:
+async def run_outputs(activity: Snapshot, run_id: str, cursor: str | None = None, limit: int = 1000) -> RunOutputs:
     """Exactly what a run wrote, in the order it was recorded. Only files that can hold rows of the run are read."""
+    place = f"outputs/{run_id}"
+    last = decode_cursor(place, cursor, 1)
     data = await activity.scan(MATERIALIZATIONS, between={"run_id": (run_id, run_id)})
     if data.num_rows == 0:
         raise NotFound(f"nothing that the run {shown(run_id)} wrote is known")
-    rows = plain_rows(data.select(["materialization_id", *_OUTPUT, "_position"]).sort_by("_position"))
+    data = data.select(["materialization_id", *_OUTPUT, "_position"]).sort_by("_position")
+    if last is not None:
+        data = data.filter(pc.greater(data.column("_position"), number_in(last[0])))
+    rows = plain_rows(data.slice(0, check_limit(limit)))
     return RunOutputs(
         run_id=run_id,
         materializations=[
@@ -45,6 +52,7 @@ async def run_outputs(activity: Snapshot, run_id: str) -> RunOutputs:
             )
             for row in rows
         ],
+        next_cursor=encode_cursor(place, (str(rows[-1]["_position"]),)) if data.num_rows > len(rows) else None,
         position=str(activity.position),
     )
 

@@ -297,9 +297,16 @@ def _column(row: Column) -> ColumnInfo:
     )
 
 
-async def schema_versions(view: View, ref: Ref | str) -> Page[SchemaVersionInfo]:
-    """Every schema a table has had, oldest first."""
+async def schema_versions(
+    view: View, ref: Ref | str, cursor: str | None = None, limit: int = 20
+) -> Page[SchemaVersionInfo]:
+    """The schemas a table has had, oldest first."""
     resolved = await resolve_table(view, ref)
+    place = f"versions/{resolved.id}"
+    last = decode_cursor(place, cursor, 1)
+    rows: list[SchemaVersion] = await view.page(
+        SCHEMA_VERSIONS, resolved.id, last[0] if last else None, check_limit(limit) + 1
+    )
     items = [
         SchemaVersionInfo(
             version=row.version,
@@ -308,9 +315,10 @@ async def schema_versions(view: View, ref: Ref | str) -> Page[SchemaVersionInfo]
             registered_by=row.registered_by,
             registered_at=format_time(row.registered_at),
         )
-        for row in await _versions(view, resolved.id)
+        for row in rows[:limit]
     ]
-    return Page[SchemaVersionInfo](items=items, position=_at(view))
+    following = encode_cursor(place, (rows[limit - 1].schema_version_id,)) if len(rows) > limit else None
+    return Page[SchemaVersionInfo](items=items, next_cursor=following, position=_at(view))
 
 
 async def _versions(view: View, table_id: str) -> list[SchemaVersion]:

@@ -77,6 +77,10 @@ async def run_sql(sql: str, resolve: Resolver, limits: Limits, runtime: Runtime)
         await sandbox.close()
 
 
+WAIT_SECONDS = 10
+"""How long a query waits for a process while others run."""
+
+
 class Sandbox:
     """Runs queries, each in a process that is used once. `spares` processes wait ready, at most `slots` work."""
 
@@ -96,8 +100,12 @@ class Sandbox:
         `Refused`: it took too long or too much memory.
         """
         _check_text(sql)
-        started = self._runtime.boottime()
         try:
+            await self._runtime.timeout(WAIT_SECONDS, self._take_slot())
+        except TimeoutError:
+            raise Unavailable("all processes for queries are busy; try again", retry_after=WAIT_SECONDS) from None
+        try:
+            started = self._runtime.boottime()
             return await self._runtime.timeout(limits.max_seconds, self._run(sql, resolve, limits, started))
         except TimeoutError:
             raise Refused(
@@ -105,6 +113,10 @@ class Sandbox:
                 "narrower WHERE, a LIMIT inside), or ask for a longer time limit",
                 max_seconds=limits.max_seconds,
             ) from None
+        finally:
+            self._give_slot()
+            if self._spares and (self._filling is None or self._filling.done()):
+                self._filling = self._runtime.spawn(self._fill(), "sql spare")
 
     async def close(self) -> None:
         """End the processes that wait. Queries that run end by themselves."""
@@ -116,20 +128,14 @@ class Sandbox:
             await self._runtime.offload(process.close)
 
     async def _run(self, sql: str, resolve: Resolver, limits: Limits, started: float) -> QueryResult:
-        await self._take_slot()
+        process = await self._take_process()
         try:
-            process = await self._take_process()
-            try:
-                return await _Run(process, self._runtime, resolve, limits, started).answer(sql)
-            except ProcessEnded:
-                raise _too_much_memory(limits) from None
-            finally:
-                process.kill()
-                await self._runtime.offload(process.close)
+            return await _Run(process, self._runtime, resolve, limits, started).answer(sql)
+        except ProcessEnded:
+            raise _too_much_memory(limits) from None
         finally:
-            self._give_slot()
-            if self._spares and (self._filling is None or self._filling.done()):
-                self._filling = self._runtime.spawn(self._fill(), "sql spare")
+            process.kill()
+            await self._runtime.offload(process.close)
 
     async def _take_slot(self) -> None:
         if self._closed:

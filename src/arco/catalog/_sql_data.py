@@ -150,6 +150,10 @@ class TableDataRelation:
                     f"the file {file.path} has {size} bytes and {budget} may still be read; name fewer tables"
                 )
             return await self._store.get(file.path)
+        except TooLarge:
+            raise
+        except Invalid as error:
+            raise Refused(f"the data of {self._name} names a file that cannot be one: {error.message}") from None
         except ObjectMissing:
             raise NotFound(
                 f"the file {file.path} of {self._name} is not in the store; it was deleted, or never written: "

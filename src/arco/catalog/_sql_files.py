@@ -44,6 +44,8 @@ def decode_file(format: str, data: bytes, wanted: Sequence[Wanted], path: str, b
     try:
         if format == "JSON":
             check_nesting(data, path)
+        if format == "PARQUET":
+            _check_footer(data, wanted, path, budget)
         for batch in _READERS[format](data, wanted):
             conformed = _conform(batch, wanted, schema, path)
             size += conformed.nbytes
@@ -55,6 +57,19 @@ def decode_file(format: str, data: bytes, wanted: Sequence[Wanted], path: str, b
     except (pa.ArrowException, OSError, ValueError) as error:
         raise Refused(f"the file {path} cannot be read as {format} ({_first_line(error)}); write it again") from error
     return pa.Table.from_batches(batches, schema)
+
+
+def _check_footer(data: bytes, wanted: Sequence[Wanted], path: str, budget: int) -> None:
+    """Refuse a small file that says it unpacks to more than may be read, before anything is unpacked."""
+    metadata = pq.read_metadata(pa.BufferReader(data))
+    names = set(_source_names(wanted))
+    size = 0
+    for index in range(metadata.num_row_groups):
+        group = metadata.row_group(index)
+        chunks = (group.column(at) for at in range(group.num_columns))
+        size += sum(chunk.total_uncompressed_size for chunk in chunks if chunk.path_in_schema.split(".")[0] in names)
+    if size > budget:
+        raise TooLarge(f"the file {path} unpacks to {size} bytes and {budget} may still be read; name fewer columns")
 
 
 def _parquet(data: bytes, wanted: Sequence[Wanted]) -> Iterator[pa.RecordBatch]:

@@ -34,6 +34,9 @@ import pyarrow as pa
 import pyarrow.dataset  # DuckDB imports it when it scans Arrow data, and then no file may be opened any more
 
 BATCH_ROWS = 1_000
+MOST_COLUMNS = 2_000
+MOST_TEXT = 1_000
+"""Characters of a column's name or type in an answer."""
 CHUNK_BYTES = 1 << 20
 ADDRESS_SLACK = 256 << 20
 """Allocators reserve addresses for each thread that they may never use."""
@@ -143,7 +146,10 @@ def run(connection: Connection, request: Any, requests: BinaryIO, answers: Binar
     confine_memory(memory)
     relation = connection.sql(request["prefix"] + sql)
     columns = list(zip(relation.columns, relation.types, strict=True))
-    send(answers, {"columns": [[name, str(kind)] for name, kind in columns]})
+    if len(columns) > MOST_COLUMNS:
+        raise ValueError(f"the result has {len(columns)} columns and may have {MOST_COLUMNS}; select fewer")
+    # Types are texts of any length that a query can make up, so they are cut; rows have their own limit.
+    send(answers, {"columns": [[name[:MOST_TEXT], str(kind)[:MOST_TEXT]] for name, kind in columns]})
     odd = [has_odd_type(kind) for _, kind in columns]
     if any(odd):
         relation = relation.project(

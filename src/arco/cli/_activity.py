@@ -140,7 +140,9 @@ async def outputs(
     if not found.materializations:
         session.output.emit(document_of(found), say(f"The run {run_id} wrote nothing that is known."))
         return
-    session.output.emit(document_of(found), grid(headers, [_output_row(made) for made in found.materializations]))
+    more = say("There is more; `arco query` over system.materializations shows all.", "dim")
+    table = grid(headers, [_output_row(made) for made in found.materializations])
+    session.output.emit(document_of(found), *([table, more] if found.next_cursor else [table]))
 
 
 def _output_row(made: MaterializationInfo) -> list[object]:

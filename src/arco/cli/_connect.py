@@ -40,7 +40,9 @@ async def connect(session: Session) -> AsyncIterator[AsyncClient]:
         if url is None:
             client = await stack.enter_async_context(_embedded(session))
         else:
-            client = AsyncClient(url, settings.token or None, timeout=TIMEOUT_SECONDS, runtime=session.runtime)
+            # A server that a hint named has not proved who it is, so it gets no key; one that the caller named does.
+            token = settings.token or None if named else None
+            client = AsyncClient(url, token, timeout=TIMEOUT_SECONDS, runtime=session.runtime)
             await stack.enter_async_context(client)
         if named:
             await client.health()  # so that a wrong address is told at once, and not after all the tries
@@ -76,13 +78,12 @@ async def _serving(session: Session) -> str | None:
         async with httpx.AsyncClient(timeout=FIND_SECONDS, trust_env=False) as http:
             if (await http.get(f"{address}/healthz")).status_code != httpx.codes.OK:
                 return None
-        token = session.project.loaded.settings.token or None
-        async with AsyncClient(address, token, timeout=FIND_SECONDS, runtime=session.runtime) as client:
+        async with AsyncClient(address, timeout=FIND_SECONDS, runtime=session.runtime) as client:
             return address if (await client.whoami()).incarnation == incarnation else None
     except Unauthenticated as error:
         raise Unauthenticated(
-            f"the server at {address} seems to serve this workspace and wants a key; set ARCO_TOKEN, or add "
-            "--url embedded to do without it",
+            f"the server at {address} seems to serve this workspace and wants a key; name it with ARCO_URL={address} "
+            "and set ARCO_TOKEN, or add --url embedded to do without it",
             **error.details,
         ) from error
     except (ArcoError, httpx.HTTPError):

@@ -244,7 +244,9 @@ async def verify(session: Session, log: LogArgument = None) -> int | None:
             name = definition.log
             try:
                 with session.output.progress(f"reading {name}") as progress:
-                    chain = await verify_chain(reader.ledger(name), reader.place(name), progress)
+                    chain = await verify_chain(
+                        reader.ledger(name), reader.place(name), progress, known=(await reader.tail(name)).number
+                    )
             except Corrupt as error:
                 broken.append(error)
                 rows.append([name, None, None, None, None, say("broken", "bold red")])

@@ -118,7 +118,14 @@ class Command(msgspec.Struct, frozen=True, omit_defaults=True):
             asked: dict[str, Any] = {"name": self.name, "actor": self.actor, "data": msgspec.json.decode(self.data)}
             if self.events:
                 asked["events"] = [
-                    {"type": event.type, "version": event.version, "data": msgspec.json.decode(event.data)}
+                    {
+                        "type": event.type,
+                        "version": event.version,
+                        "data": msgspec.json.decode(event.data),
+                        "time": event.time,
+                        "source": event.source,
+                        "subject": event.subject,
+                    }
                     for event in self.events
                 ]
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:

@@ -240,6 +240,7 @@ class OpenLog:
                     raise
                 continue
             if before == (self.replica.watermark, self.follower.epoch):
+                self._seen = max(self._seen, before[0])
                 return found, before[0]
         frozen = await self.frozen(strong=False, min_position=position)
         return await work(frozen), frozen.position

@@ -48,10 +48,13 @@ class Chain:
 
 
 async def verify_chain(
-    log: Sequence, place: Place, progress: Callable[[int, int], None] = lambda done, total: None
+    log: Sequence, place: Place, progress: Callable[[int, int], None] = lambda done, total: None, *, known: int = 0
 ) -> Chain:
-    """Read every segment and check the chain; `Corrupt` or `LostObject` names the first that does not hold."""
-    tail = await log.tail()
+    """Read every segment and check the chain; `Corrupt` or `LostObject` names the first that does not hold.
+
+    `known` is a number that somebody says exists: the tail is looked for from there, so that a hole below it shows.
+    """
+    tail = await log.tail(known)
     segments = events = size = 0
     link = FIRST_LINK
     async for found in read_log(log, place, Tail(0, Unknown), link, at_least=tail.number):

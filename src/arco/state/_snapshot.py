@@ -119,9 +119,7 @@ class Snapshot:
         return found
 
     def _files(self, table: Table) -> dict[tuple[str, int], File]:
-        return {
-            (file.path, file.offset): file for layer in self.manifest.layers_of(table.name) for file in layer.files
-        }
+        return {(file.path, file.offset): file for layer in self.manifest.layers_of(table.name) for file in layer.files}
 
     def _pruned(self, table: Table, between: Mapping[str, tuple[Any, Any]]) -> Replica:
         """A replica that does not even know the files that cannot hold a wanted row.

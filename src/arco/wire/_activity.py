@@ -150,6 +150,8 @@ class RunOutputs(Answer):
 
     run_id: str
     materializations: list[MaterializationInfo]
+    next_cursor: str | None = None
+    """Null if that is all."""
     position: str
 
 

@@ -96,8 +96,11 @@ async def create_key(writes: WritesDep, body: KeyCreate) -> KeyCreated:
     role = UserRole(body.role) if body.role is not None else None
     command = CreateApiKey(body.name, body.principal, role, expires_at)
     receipt = await writes.decide("catalog", command, minted={"secret_hash": digest})
-    key = await writes.left(receipt, lambda view: _key_named(view, body.name))
-    token = None if receipt.replayed else format_token(caller.scope, key.key_id, secret)
+    known = await writes.created_id(receipt, "key")
+    key = await writes.left(receipt, known, lambda view, key: _key(view, key, body.name))
+    # The answer to this very request may have got lost between two processes: then it is no replay to its caller.
+    first = not receipt.replayed or receipt.operation == writes.operation
+    token = format_token(caller.scope, key.key_id, secret) if first else None
     return KeyCreated(
         operation_id=receipt.operation,
         position=receipt.last,
@@ -108,11 +111,14 @@ async def create_key(writes: WritesDep, body: KeyCreate) -> KeyCreated:
     )
 
 
-async def _key_named(view: View, name: str) -> ApiKey:
-    row = await view.get(KEY_NAMES, name, name)
-    if row is None:
+async def _key(view: View, key_id: str | None, name: str) -> ApiKey:
+    """A key by its id or, where the state is the one that made it, by its name."""
+    if key_id is None:
+        row = await view.get(KEY_NAMES, name, name)
+        key_id = None if row is None else row.key_id
+    key: ApiKey | None = await view.get(API_KEYS, key_id, key_id) if key_id is not None else None
+    if key is None:
         raise NotFound(f"there is no key {name}; it was revoked, or never was")
-    key: ApiKey = await view.get(API_KEYS, row.key_id, row.key_id)
     return key
 
 
@@ -187,5 +193,5 @@ async def update_settings(writes: WritesDep, body: SettingsUpdate) -> SettingsWr
         operation_id=receipt.operation,
         position=receipt.last,
         replayed=receipt.replayed,
-        settings=await writes.left(receipt, _settings),
+        settings=await writes.left(receipt, "settings", lambda view, _: _settings(view)),
     )

@@ -7,7 +7,7 @@ from msgspec import UNSET
 
 from arco.api._reading import ReadsDep, TableRef
 from arco.api._routing import router
-from arco.api._tables import added_column, table_written
+from arco.api._tables import added_column, change_table
 from arco.api._writing import IfMatch, WritesDep
 from arco.catalog import list_columns, parse_ref
 from arco.domains.catalog import (
@@ -66,7 +66,7 @@ async def alter_table(writes: WritesDep, table: TableRef, body: TableAlter, expe
     """Add, alter, rename and drop columns: all of it or nothing, as one new schema version."""
     ref = parse_ref(table)
     command = AlterTable(ref, tuple(_change(change) for change in body.changes), body.side, expected_version)
-    return await table_written(writes, await writes.decide("catalog", command), ref)
+    return await change_table(writes, ref, command)
 
 
 @columns.put("/tables/{table}/schema")
@@ -76,7 +76,7 @@ async def replace_schema(
     """Set the whole schema as it was found elsewhere. Renames nobody declared are inferred and marked."""
     ref, wanted = parse_ref(table), tuple(ColumnShape(new.name, new.type, new.nullable) for new in body.columns)
     command = ReplaceSchema(ref, wanted, body.infer_renames, body.side, expected_version)
-    return await table_written(writes, await writes.decide("catalog", command), ref)
+    return await change_table(writes, ref, command)
 
 
 @columns.patch("/tables/{table}/columns/{column}")
@@ -94,4 +94,4 @@ async def describe_column(
         side=body.side,
         expected_version=expected_version,
     )
-    return await table_written(writes, await writes.decide("catalog", command), ref)
+    return await change_table(writes, ref, command)

@@ -19,7 +19,10 @@ events = router("events")
 
 @events.post("/events")
 async def post_events(writes: WritesDep, body: EventBatch) -> EventsWritten:
-    """Record facts. The answer has a result for each; what is refused was not written, everything else was."""
+    """Record facts. The answer has a result for each; what is refused was not written, everything else was.
+
+    Facts without an `Idempotency-Key` are not remembered as an operation: `/operations` does not know them.
+    """
     answers: list[EventAnswer] = []
     taken: list[tuple[int, NewEvent]] = []
     for index, given in enumerate(body.events):
@@ -45,7 +48,7 @@ async def post_events(writes: WritesDep, body: EventBatch) -> EventsWritten:
             position=str(first + offset),
         )
     return EventsWritten(
-        operation_id=receipt.operation,
+        operation_id=receipt.operation if writes.key else None,  # without a key nobody can ask for it again
         position=receipt.last,
         replayed=receipt.replayed,
         recorded=len(taken),

@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 from fastapi import Path, Query
 
-from arco.api._reading import ReadsDep, TableRef
+from arco.api._reading import Cursor, Limit, ReadsDep, TableRef
 from arco.api._routing import router
 from arco.api._writing import Writes, WritesDep
 from arco.catalog import Namer, View, list_columns, resolve_table, run_outputs, walk
@@ -93,7 +93,10 @@ async def drop_lineage_edge(
 
 @lineage.get("/runs/{run_id}/outputs")
 async def get_run_outputs(
-    reads: ReadsDep, run_id: Annotated[str, Path(max_length=256, description="The run, as its events call it.")]
+    reads: ReadsDep,
+    run_id: Annotated[str, Path(max_length=256, description="The run, as its events call it.")],
+    cursor: Cursor = None,
+    limit: Limit = 1000,
 ) -> RunOutputs:
-    """Exactly what a run wrote."""
-    return await run_outputs((await reads.snapshots())["activity"], run_id)
+    """Exactly what a run wrote, in the order it was recorded."""
+    return await run_outputs((await reads.snapshots())["activity"], run_id, cursor, limit)

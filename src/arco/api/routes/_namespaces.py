@@ -1,15 +1,17 @@
 """Namespaces: list, create, show, update, rename, drop, history."""
 
+import contextlib
 from typing import Annotated, Any
 
+import msgspec
 from fastapi import Query
 from msgspec import UNSET
 
 from arco.api._reading import MAX_REF, Cursor, IfNoneMatch, Limit, NamespaceRef, ReadsDep, answer_one
 from arco.api._routing import router
 from arco.api._writing import IfExists, IfMatch, Writes, WritesDep
-from arco.catalog import list_namespaces, namespace_history, namespace_info, parse_ref
-from arco.core import parse_path
+from arco.catalog import list_namespaces, namespace_history, namespace_info, parse_ref, resolve_namespace
+from arco.core import NotFound, parse_path
 from arco.domains.catalog import CreateNamespace, DropNamespace, Ref, RenameNamespace, UpdateNamespace
 from arco.log import Receipt
 from arco.wire import (
@@ -28,12 +30,21 @@ __all__ = ["namespaces"]
 namespaces = router("namespaces")
 
 
-async def _written(writes: Writes, receipt: Receipt, ref: Ref) -> NamespaceWritten:
-    """The namespace as the command left it: on a replay, as it was then."""
-    info = await writes.left(receipt, lambda view: namespace_info(view, ref))
+async def _written(writes: Writes, receipt: Receipt, ref: Ref, known: str | None) -> NamespaceWritten:
+    """The namespace as the command left it: on a replay, as it was then. `ref` is what it is called after it."""
+    info = await writes.left(receipt, known, lambda view, key: namespace_info(view, Ref(id=key) if key else ref))
     return NamespaceWritten(
         operation_id=receipt.operation, position=receipt.last, replayed=receipt.replayed, namespace=info
     )
+
+
+async def _change(writes: Writes, ref: Ref, command: msgspec.Struct, after: Ref) -> NamespaceWritten:
+    known = None
+    with contextlib.suppress(NotFound):  # the command itself will say so
+        catalog = writes.caller.workspace.logs["catalog"]
+        found, _ = await catalog.read(lambda view: resolve_namespace(view, ref), strong=False)
+        known = found.id
+    return await _written(writes, await writes.decide("catalog", command), after, known)
 
 
 @namespaces.get("/namespaces")
@@ -54,7 +65,8 @@ async def create_namespace(writes: WritesDep, body: NamespaceCreate) -> Namespac
     """Create a namespace. Its parent must exist."""
     path = parse_path(body.name)
     command = CreateNamespace(path, body.description, body.properties, body.if_not_exists)
-    return await _written(writes, await writes.decide("catalog", command), Ref(path=path))
+    receipt = await writes.decide("catalog", command)
+    return await _written(writes, receipt, Ref(path=path), await writes.created_id(receipt, "namespace"))
 
 
 @namespaces.get("/namespaces/{namespace}", response_model=NamespaceInfo)
@@ -77,7 +89,7 @@ async def update_namespace(
         tuple(body.remove_properties),
         expected_version,
     )
-    return await _written(writes, await writes.decide("catalog", command), ref)
+    return await _change(writes, ref, command, ref)
 
 
 @namespaces.post("/namespaces/{namespace}/rename")
@@ -86,8 +98,7 @@ async def rename_namespace(
 ) -> NamespaceWritten:
     """Rename a namespace or move it below another, with everything it holds."""
     ref, new_path = parse_ref(namespace), parse_path(body.new_name)
-    receipt = await writes.decide("catalog", RenameNamespace(ref, new_path, expected_version))
-    return await _written(writes, receipt, Ref(path=new_path))
+    return await _change(writes, ref, RenameNamespace(ref, new_path, expected_version), Ref(path=new_path))
 
 
 @namespaces.delete("/namespaces/{namespace}")

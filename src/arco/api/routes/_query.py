@@ -20,7 +20,8 @@ async def run_query(request: Request, response: Response, caller: CallerDep, bod
     most = settings["query.max_rows"]
     limits = Limits(
         max_rows=min(body.max_rows or most, most),
-        max_input_bytes=settings["query.max_bytes"],
+        max_bytes=settings["query.max_bytes"],
+        max_input_bytes=settings["query.max_input_bytes"],
         max_seconds=float(settings["query.max_seconds"]),
     )
     workspace = caller.workspace

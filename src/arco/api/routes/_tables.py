@@ -7,7 +7,7 @@ from msgspec import UNSET
 
 from arco.api._reading import MAX_REF, Cursor, IfNoneMatch, Limit, ReadsDep, TableRef, answer_one
 from arco.api._routing import router
-from arco.api._tables import added_column, drop_warnings, register_files, table_written
+from arco.api._tables import added_column, change_table, create_by, drop_warnings, register_files
 from arco.api._writing import IfExists, IfMatch, WritesDep
 from arco.catalog import (
     check_results,
@@ -83,7 +83,7 @@ async def create_table(writes: WritesDep, body: TableCreate) -> TableWritten:
         side=body.side,
         if_not_exists=body.if_not_exists,
     )
-    return await table_written(writes, await writes.decide("catalog", command), Ref(path=path))
+    return await create_by(writes, command)
 
 
 @tables.post("/tables/register", status_code=201)
@@ -116,7 +116,7 @@ async def update_table(
         side=body.side,
         expected_version=expected_version,
     )
-    return await table_written(writes, await writes.decide("catalog", command), ref)
+    return await change_table(writes, ref, command)
 
 
 @tables.post("/tables/{table}/rename")
@@ -125,8 +125,7 @@ async def rename_table(
 ) -> TableWritten:
     """Rename a table or move it to another namespace. Its id stays, and the old name goes on finding it."""
     ref, new_path = parse_ref(table), parse_path(body.new_name)
-    receipt = await writes.decide("catalog", RenameTable(ref, new_path, expected_version))
-    return await table_written(writes, receipt, Ref(path=new_path))
+    return await change_table(writes, ref, RenameTable(ref, new_path, expected_version), Ref(path=new_path))
 
 
 @tables.delete("/tables/{table}")
@@ -149,9 +148,14 @@ async def get_table_history(reads: ReadsDep, table: TableRef) -> Page[HistoryEnt
 
 
 @tables.get("/tables/{table}/versions")
-async def list_schema_versions(reads: ReadsDep, table: TableRef) -> Page[SchemaVersionInfo]:
-    """Every schema a table has had, oldest first."""
-    return await reads.catalog(lambda view: schema_versions(view, table))
+async def list_schema_versions(
+    reads: ReadsDep,
+    table: TableRef,
+    cursor: Cursor = None,
+    limit: Annotated[int, Query(ge=1, le=100, description="Items of a page; each has all its columns.")] = 20,
+) -> Page[SchemaVersionInfo]:
+    """List the schemas a table has had, oldest first."""
+    return await reads.catalog(lambda view: schema_versions(view, table, cursor, limit))
 
 
 @tables.get("/tables/{table}/versions/diff")
@@ -170,14 +174,14 @@ async def set_contract(writes: WritesDep, table: TableRef, body: ContractSpec) -
     """Set the contract of a table. An active one is enforced when its schema is altered."""
     ref = parse_ref(table)
     command = SetContract(ref, body.compatibility, body.status, body.description, body.terms)
-    return await table_written(writes, await writes.decide("catalog", command), ref)
+    return await change_table(writes, ref, command)
 
 
 @tables.delete("/tables/{table}/contract")
 async def drop_contract(writes: WritesDep, table: TableRef) -> TableWritten:
     """Remove the contract of a table."""
     ref = parse_ref(table)
-    return await table_written(writes, await writes.decide("catalog", DropContract(ref)), ref)
+    return await change_table(writes, ref, DropContract(ref))
 
 
 @tables.put("/tables/{table}/sla")
@@ -185,14 +189,14 @@ async def set_sla(writes: WritesDep, table: TableRef, body: SlaSpec) -> TableWri
     """Set what is promised of a table: how fresh it is, how available."""
     ref = parse_ref(table)
     command = SetSla(ref, body.freshness_seconds, body.availability_percent, body.description)
-    return await table_written(writes, await writes.decide("catalog", command), ref)
+    return await change_table(writes, ref, command)
 
 
 @tables.delete("/tables/{table}/sla")
 async def drop_sla(writes: WritesDep, table: TableRef) -> TableWritten:
     """Remove the SLA of a table."""
     ref = parse_ref(table)
-    return await table_written(writes, await writes.decide("catalog", DropSla(ref)), ref)
+    return await change_table(writes, ref, DropSla(ref))
 
 
 @tables.get("/tables/{table}/checks")

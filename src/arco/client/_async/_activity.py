@@ -52,7 +52,9 @@ class AsyncActivityCalls(AsyncCalls):
         path = path_of("/api/v1/tables/{table}/checks", table=table)
         return AsyncPages(self._connection, path, Page[CheckResultInfo], {"limit": limit}, options)
 
-    async def get_run_outputs(self, run_id: str, **options: Unpack[Reading]) -> RunOutputs:
-        """Exactly what a run wrote."""
+    async def get_run_outputs(
+        self, run_id: str, *, cursor: str | None = None, limit: int = 1000, **options: Unpack[Reading]
+    ) -> RunOutputs:
+        """Exactly what a run wrote; `next_cursor` of the answer leads on, if there is more."""
         path = path_of("/api/v1/runs/{run_id}/outputs", run_id=run_id)
-        return await self._connection.read(path, RunOutputs, {}, options)
+        return await self._connection.read(path, RunOutputs, {"cursor": cursor, "limit": limit}, options)

@@ -140,10 +140,12 @@ class AsyncTableCalls(AsyncCalls):
         path = path_of(TABLE + "/columns/{column}", table=table, column=column)
         return await self._connection.write("PATCH", path, TableWritten, options, body=request)
 
-    def list_schema_versions(self, table: str, **options: Unpack[Reading]) -> AsyncPages[SchemaVersionInfo]:
-        """Its schema versions."""
+    def list_schema_versions(
+        self, table: str, *, limit: int = 20, **options: Unpack[Reading]
+    ) -> AsyncPages[SchemaVersionInfo]:
+        """Its schema versions, oldest first."""
         path = path_of(TABLE + "/versions", table=table)
-        return AsyncPages(self._connection, path, Page[SchemaVersionInfo], {}, options)
+        return AsyncPages(self._connection, path, Page[SchemaVersionInfo], {"limit": limit}, options)
 
     async def diff_schema_versions(
         self, table: str, from_version: int, to_version: int, **options: Unpack[Reading]

@@ -52,7 +52,9 @@ class ActivityCalls(Calls):
         path = path_of("/api/v1/tables/{table}/checks", table=table)
         return Pages(self._connection, path, Page[CheckResultInfo], {"limit": limit}, options)
 
-    def get_run_outputs(self, run_id: str, **options: Unpack[Reading]) -> RunOutputs:
-        """Exactly what a run wrote."""
+    def get_run_outputs(
+        self, run_id: str, *, cursor: str | None = None, limit: int = 1000, **options: Unpack[Reading]
+    ) -> RunOutputs:
+        """Exactly what a run wrote; `next_cursor` of the answer leads on, if there is more."""
         path = path_of("/api/v1/runs/{run_id}/outputs", run_id=run_id)
-        return self._connection.read(path, RunOutputs, {}, options)
+        return self._connection.read(path, RunOutputs, {"cursor": cursor, "limit": limit}, options)

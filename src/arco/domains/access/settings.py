@@ -16,7 +16,8 @@ class Setting:
 
 _ALL = (
     Setting("query.max_rows", 10_000, 1, 1_000_000, "rows a query may return"),
-    Setting("query.max_bytes", 64 << 20, 1 << 10, 1 << 30, "bytes the answer to a query may have"),
+    Setting("query.max_bytes", 8 << 20, 1 << 10, 64 << 20, "bytes of rows the answer to a query may have"),
+    Setting("query.max_input_bytes", 256 << 20, 1 << 20, 4 << 30, "bytes of tables a query may read"),
     Setting("query.max_seconds", 30, 1, 600, "seconds a query may run"),
     Setting("rate.requests_per_minute", 6_000, 1, 1_000_000, "requests a minute that one identity may send"),
 )

@@ -24,35 +24,39 @@ __all__ = [
 ]
 
 
+Name = Annotated[str, msgspec.Meta(min_length=1)]
+Count = Annotated[int, msgspec.Meta(ge=0)]
+
+
 class ColumnStats(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True, gc=False):
     column: str
-    null_count: int
+    null_count: Count
     min: str | None = None
     max: str | None = None
     distinct_count: int | None = None
 
 
 class DataFile(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True, gc=False):
-    path: str
-    size_bytes: int
-    row_count: int
+    path: Name
+    size_bytes: Count
+    row_count: Count
     stats: tuple[ColumnStats, ...] = ()
 
 
 class MaterializationCompleted(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True, gc=False):
     """A version of a partition is written. `quarantined` ones are kept but never become current."""
 
-    materialization_id: str
-    asset_id: str
+    materialization_id: Name
+    asset_id: Name
     asset_key: str
-    partition_id: str
+    partition_id: Name
     partition_key: str
     """The canonical text of the key; empty for an asset without partitions."""
     run_id: str
     task_id: str
     files: tuple[DataFile, ...]
-    row_count: int
-    byte_size: int
+    row_count: Count
+    byte_size: Count
     schema_hash: str
     started_at: Instant
     completed_at: Instant
@@ -63,9 +67,9 @@ class MaterializationCompleted(msgspec.Struct, frozen=True, omit_defaults=True, 
 
 
 class MaterializationFailed(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True, gc=False):
-    asset_id: str
+    asset_id: Name
     asset_key: str
-    partition_id: str
+    partition_id: Name
     partition_key: str
     run_id: str
     task_id: str
