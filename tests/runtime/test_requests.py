@@ -46,6 +46,9 @@ def test_the_promises_of_the_design_hold() -> None:
     assert requests("publish with a private table") == {"create": 3}
     small, large = (requests(f"DDL and its publish, {existing} namespaces exist") for existing in ("10", "1,000"))
     assert small == large == {"create": 3}
+    small, large = (requests(f"create a table of 20 columns, {existing} tables exist") for existing in ("10", "1,000"))
+    assert small == large == {"create": 3}
+    assert requests("POST /events with 100 facts") == {"create": 1}
     assert requests("look whether a newer revision exists (strong read of what is loaded)") == {"get": 1}
     assert requests("bounded-stale read of what is loaded") == requests("publish, nothing new") == {}
 

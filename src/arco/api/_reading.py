@@ -59,7 +59,7 @@ def host_of(request: Request) -> Host:
     return host
 
 
-def _caller_of(request: Request) -> Caller:
+async def _caller_of(request: Request) -> Caller:
     caller: Caller = request.state.caller
     return caller
 
@@ -105,7 +105,7 @@ class Reads:
         return result
 
 
-def _reads(
+async def _reads(
     request: Request,
     response: Response,
     caller: CallerDep,

@@ -37,7 +37,7 @@ T = TypeVar("T")
 _TAG = re.compile(r'(?:W/)?"([0-9]{1,18})(?:-[0-9a-f]*)?"')
 
 
-def _version(
+async def _version(
     if_match: Annotated[
         str | None,
         Header(
@@ -139,7 +139,7 @@ class Writes:
             ) from error
 
 
-def _writes(
+async def _writes(
     caller: CallerDep,
     idempotency_key: Annotated[
         str | None,

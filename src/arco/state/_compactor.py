@@ -64,7 +64,7 @@ class Cadence:
     interval: float = 0.25
     """Seconds between two publishes at least; four times the time of a PUT if that is longer."""
     fan_in: int = 8
-    max_rows: int = 2_000_000
+    max_rows: int = 8_000_000
     """Rows held in memory before clean buckets are dropped."""
     keep_all: int = HOUR
     """Microseconds for which every revision is retained; older ones are thinned."""

@@ -9,6 +9,8 @@ from arco.storage import Sequence, Tail
 __all__ = ["fold_forward"]
 
 BATCH_SEGMENTS = 64
+BATCH_EVENTS = 20_000
+"""A batch ends with whichever it reaches first: events may be many in a segment, and each may make many rows."""
 
 
 async def fold_forward(
@@ -27,14 +29,16 @@ async def fold_forward(
     segments that came later are.
     """
     batch: list[tuple[Segment, Link]] = []
+    events = 0
     link = replica.link
     async for found in read_log(log, place, Tail(link.number, Unknown), link, through=through, at_least=at_least):
         ended = isinstance(found, Tail) or (received is not None and found[0].header.received > received)
         if not isinstance(found, Tail) and not ended:
             batch.append((found[0], found[1]))
-        if batch and (ended or len(batch) == BATCH_SEGMENTS):
+            events += len(found[0].events)
+        if batch and (ended or len(batch) == BATCH_SEGMENTS or events >= BATCH_EVENTS):
             await replica.apply(batch, through=position)
-            batch = []
+            batch, events = [], 0
             yield replica.link.number
         if ended:
             return
