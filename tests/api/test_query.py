@@ -109,6 +109,7 @@ def test_a_query_that_takes_too_long_is_ended() -> None:
         await world.done("PATCH", "/settings", {"values": {"query.max_seconds": 1}})
         sql = "SELECT count(*) FROM range(1000000000) a, range(1000000) b WHERE a.range * b.range % 7 = 3"
         answer = await world.ask("POST", "/query", {"sql": sql})
+        await world.done("PATCH", "/settings", {"values": {"query.max_seconds": None}})
         after = await world.ask("POST", "/query", {"sql": "SELECT 1"})
         assert after.json()["rows"] == [[1]]
         return answer
