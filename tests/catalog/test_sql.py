@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from arco.catalog._sql import MAX_SQL, Limits, QueryResult, Sandbox, run_sql
 from arco.catalog._sql_relation import Relation, SqlView, near_names, select_columns
 from arco.catalog._sql_worker import _date
-from arco.core import ArcoError, Invalid, NotFound, Refused, TooLarge
+from arco.core import ArcoError, Invalid, NotFound, Refused, TooLarge, Unavailable
 from arco.runtime import AsyncRuntime
 
 
@@ -300,20 +300,26 @@ def test_a_sandbox_serves_many_and_keeps_a_spare() -> None:
     assert [found.rows for found in asyncio.run(serve())] == [[[i]] for i in range(7)]
 
 
-def test_a_query_that_waits_for_its_turn_is_within_its_time() -> None:
-    async def serve() -> tuple[ArcoError, list[list[Any]]]:
+def test_a_query_that_gets_no_process_is_told_to_come_back_and_one_that_waited_has_its_whole_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("arco.catalog._sql.WAIT_SECONDS", 0.5)
+
+    async def serve() -> tuple[ArcoError, list[list[Any]], list[list[Any]]]:
         sandbox = Sandbox(AsyncRuntime(), spares=0, slots=1)
         endless = "SELECT sum(a.range) FROM range(100000000) a, range(100000000) b"
         first = asyncio.create_task(sandbox.run(endless, resolve, Limits(max_seconds=3)))
         await asyncio.sleep(0.2)
-        with pytest.raises(Refused) as caught:
-            await sandbox.run("SELECT 1", resolve, Limits(max_seconds=0.5))
+        with pytest.raises(Unavailable) as caught:
+            await sandbox.run("SELECT 1", resolve, Limits())
+        monkeypatch.setattr("arco.catalog._sql.WAIT_SECONDS", 60)
+        waited = await sandbox.run("SELECT 2", resolve, Limits())
         with pytest.raises(Refused):
             await first
-        after = await sandbox.run("SELECT 2", resolve, Limits())
+        after = await sandbox.run("SELECT 3", resolve, Limits())
         await sandbox.close()
-        return caught.value, after.rows
+        return caught.value, waited.rows, after.rows
 
-    error, after = asyncio.run(serve())
-    assert "0.5 s" in error.message
-    assert after == [[2]]
+    error, waited, after = asyncio.run(serve())
+    assert "busy" in error.message
+    assert (waited, after) == ([[2]], [[3]])
