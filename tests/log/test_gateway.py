@@ -460,7 +460,7 @@ def test_an_outdated_program_says_upgrade() -> None:
     run(scenario())
 
 
-def test_an_outdated_owner_s_word_is_passed_on() -> None:
+def test_an_owner_that_is_too_old_to_write_is_replaced_by_one_that_is_not() -> None:
     class Old:
         async def forward(self, address: str, log: str, command: Command) -> Receipt:
             raise Outdated("upgrade arco")
@@ -468,8 +468,10 @@ def test_an_outdated_owner_s_word_is_passed_on() -> None:
     async def scenario() -> None:
         world = World()
         await world.node("a").hint.write(Hint(0, "old"))
-        with pytest.raises(Outdated):
-            await gateway(world, Old()).submit(world.create("x"))
+        receipt = await gateway(world, Old()).submit(world.create("x"))
+        assert not receipt.replayed
+        with pytest.raises(Unavailable):
+            await gateway(world, Old(), may_own=False).submit(world.create("y"))
 
     run(scenario())
 

@@ -8,6 +8,7 @@ from tests.simulation.runner import run_many
 from tests.simulation.scenarios import SCENARIOS
 from tests.simulation.stage import run_scenario
 from tests.simulation.sweep import WORKS, Work, sweep
+from tests.simulation.world import run_seed
 
 
 def test_seeds_run_without_violation_and_alike_in_two_processes() -> None:
@@ -18,6 +19,15 @@ def test_seeds_run_without_violation_and_alike_in_two_processes() -> None:
     assert outcome.seeds == 20
     assert outcome.violations == []
     assert outcome.faults > 100
+
+
+FAILED_ONCE = {"an outdated owner's word stopped a newer program": 178}
+
+
+@pytest.mark.parametrize("name", FAILED_ONCE)
+def test_a_seed_that_failed_once_passes(name: str) -> None:
+    result = run_seed(FAILED_ONCE[name])
+    assert not result.violation, result.violation
 
 
 @pytest.mark.parametrize("name", sorted(SCENARIOS))

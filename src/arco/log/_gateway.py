@@ -18,7 +18,6 @@ from arco.core import (
     Invalid,
     LostObject,
     OutcomeUnknown,
-    Outdated,
     Refused,
     Runtime,
     StoreRefused,
@@ -202,9 +201,8 @@ class Gateway:
             return None, True
         except OutcomeUnknown:
             return None, True
-        except Outdated:
-            raise
         except (Superseded, Unavailable):
+            # Also if that process is too old to write: whether this one is, its own fold will say.
             return None, False
         except Unauthenticated as error:
             # A live owner with another secret must not be fought. But an old hint may name a place where somebody
