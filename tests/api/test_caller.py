@@ -196,3 +196,8 @@ def test_with_a_key_any_name_and_page_may_ask() -> None:
         return (await world.ask("GET", "/whoami", token=await _owner(world), headers=headers)).status_code
 
     assert run_world(work, door=Door.KEYS) == 200
+
+
+@pytest.mark.parametrize("name", ["Forwarded", "Via", "X-Forwarded-For", "X-Forwarded-Host", "X-Real-IP"])
+def test_nobody_behind_a_proxy_is_the_developer(name: str) -> None:
+    assert _through_the_door({"Host": "localhost:8020", name: "203.0.113.9"}) == 401

@@ -145,3 +145,16 @@ def test_a_batch_that_is_none_is_refused_as_a_whole(events: Any) -> None:
         return (await world.ask("POST", "/events", {"events": events})).status_code
 
     assert run_world(work) == 400
+
+
+def test_a_key_stands_for_everything_that_is_stored() -> None:
+    async def work(world: World) -> list[int]:
+        headers = {"Idempotency-Key": new_ulid(world.host.runtime, world.host.runtime)}
+        event = {**_observed(), "source": "one", "subject": "a"}
+        statuses = []
+        for changes in ({}, {}, {"source": "two"}, {"subject": "b"}, {"time": "2026-01-01T00:00:00Z"}):
+            answer = await world.ask("POST", "/events", {"events": [{**event, **changes}]}, headers=headers)
+            statuses.append(answer.status_code)
+        return statuses
+
+    assert run_world(work) == [200, 200, 409, 409, 409]

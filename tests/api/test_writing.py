@@ -4,9 +4,12 @@ import asyncio
 from typing import Any
 
 import httpx
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from arco.core import Unavailable, new_ulid, ulid_to_uuid
+from arco.storage import Role
 from tests.api.content import fill, materialization
 from tests.api.world import World, run_world
 
@@ -313,3 +316,51 @@ def test_a_write_succeeds_even_if_what_it_wrote_is_gone_when_it_is_answered() ->
         return [status for found in await asyncio.gather(*map(make_and_drop, range(4))) for status in found]
 
     assert set(run_world(work)) == {200, 201}
+
+
+def test_an_answer_shows_what_was_created_even_if_its_name_is_somebody_else_s_by_then() -> None:
+    async def work(world: World) -> tuple[Any, Any]:
+        await world.done("POST", "/namespaces", {"name": "s"})
+        log = world.workspace().logs["catalog"]
+        held, waiting, publish = asyncio.Event(), asyncio.Event(), log.published
+
+        async def slow(position: int) -> int:
+            waiting.set()
+            await held.wait()
+            return await publish(position)
+
+        vars(log)["published"] = slow
+        body = {"name": "s.t", "columns": [{"name": "mine", "type": "int"}]}
+        first = asyncio.create_task(world.done("POST", "/tables", body))
+        await waiting.wait()
+        await world.done("DELETE", "/tables/s.t?wait=durable")
+        theirs = {"name": "s.t", "columns": [{"name": "theirs", "type": "int"}]}
+        second = await world.done("POST", "/tables?wait=durable", theirs)
+        held.set()
+        return await first, second
+
+    mine, theirs = run_world(work)
+    assert [column["name"] for column in mine["table"]["columns"]] == ["mine"]
+    assert mine["table"]["id"] != theirs["table"]["id"]
+
+
+def test_a_registered_table_has_its_files_however_late_it_is_published() -> None:
+    async def work(world: World) -> tuple[int, list[list[Any]]]:
+        await fill(world)
+        log = world.workspace().logs["catalog"]
+
+        async def never(position: int) -> int:
+            raise Unavailable("nobody publishes")
+
+        sink = pa.BufferOutputStream()
+        pq.write_table(pa.table({"id": [1, 2, 3]}), sink)
+        store = world.workspace().handle(Role.WORKER)
+        await store.put("data/late/a.parquet", bytes(sink.getvalue()), only_if_absent=True)
+        vars(log)["published"] = never
+        body = {"name": "sales.late", "location": "data/late"}
+        answer = await world.ask("POST", "/tables/register", body)
+        del vars(log)["published"]
+        rows = await world.done("POST", "/query", {"sql": "SELECT count(*) FROM sales.late"})
+        return answer.status_code, rows["rows"]
+
+    assert run_world(work) == (503, [[3]])
