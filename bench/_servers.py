@@ -99,6 +99,8 @@ class Client:
             given["Idempotency-Key"] = key
         lines = [f"{method} /api/v1{path} HTTP/1.1", *(f"{name}: {value}" for name, value in given.items())]
         async with asyncio.timeout(PATIENCE):
+            if self._streams is not None and self._streams[0].at_eof():
+                await self.close()  # the server ended a connection that was idle for long
             if self._streams is None:
                 self._streams = await asyncio.open_connection(self._host, self._port)
             reader, writer = self._streams

@@ -34,6 +34,9 @@ __all__ = ["ProcessRole", "ServeOptions", "local_app", "serve"]
 
 DRAIN_SECONDS = 10
 MAX_CONNECTIONS = 1_000
+IDLE_SECONDS = 30
+"""How long a connection may rest between two requests."""
+
 HEAD_SECONDS = 10.0
 """How long a new connection has to send its first request."""
 
@@ -176,6 +179,7 @@ async def serve(
                 date_header=False,
                 lifespan="off",
                 limit_concurrency=MAX_CONNECTIONS,
+                timeout_keep_alive=IDLE_SECONDS,
                 timeout_graceful_shutdown=DRAIN_SECONDS,
                 h11_max_incomplete_event_size=64 << 10,
             )
