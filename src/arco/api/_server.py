@@ -181,7 +181,6 @@ async def serve(
                 limit_concurrency=MAX_CONNECTIONS,
                 timeout_keep_alive=IDLE_SECONDS,
                 timeout_graceful_shutdown=DRAIN_SECONDS,
-                h11_max_incomplete_event_size=64 << 10,
             )
 
             def before_shutdown() -> None:

@@ -101,7 +101,7 @@ class AuditEntry(Answer):
 class OperationInfo(Answer):
     """What became of a write: `done` if it was carried out, `unknown` if the log has no trace of it.
 
-    An operation that is unknown may still land while its request is under way, at most until `settled_after`.
+    An operation that is unknown may still land while its request is under way: ask again, or send the same key again.
     """
 
     operation_id: str

@@ -61,13 +61,14 @@ async def _table(writes: Writes, ref: str) -> str:
 async def _mappings(
     writes: Writes, source: str, target: str, columns: dict[str, list[str]]
 ) -> tuple[ColumnMapping, ...]:
-    """Column names of the request as columns of the two tables; dropped ones may be named too."""
+    """Column names of the request as columns of the two tables; dropped ones and former names may be named too."""
     catalog = writes.caller.workspace.logs["catalog"]
 
     async def by_name(table_id: str) -> dict[str, str]:
         page, _ = await catalog.read(lambda view: list_columns(view, f"id:{table_id}", inactive=True), strong=False)
         ordered = sorted(page.items, key=lambda column: column.status == "active")
-        return {column.name: column.id for column in ordered}
+        former = {old.name: column.id for column in ordered for old in column.former_names}
+        return former | {column.name: column.id for column in ordered}
 
     sources, targets = await by_name(source), await by_name(target)
 
