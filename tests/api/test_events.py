@@ -158,3 +158,11 @@ def test_a_key_stands_for_everything_that_is_stored() -> None:
         return statuses
 
     assert run_world(work) == [200, 200, 409, 409, 409]
+
+
+def test_facts_are_published_before_the_answer_if_that_is_asked_for() -> None:
+    async def work(world: World) -> bool:
+        answer = await world.done("POST", "/events?wait=published", {"events": [_observed()]})
+        return await world.workspace().logs["activity"].is_published(int(answer["position"]))
+
+    assert run_world(work)

@@ -30,7 +30,7 @@ from arco.core import (
 from arco.log import NewEvent, Receipt
 from arco.state import OPERATIONS
 
-__all__ = ["IfExists", "IfMatch", "Writes", "WritesDep"]
+__all__ = ["IfExists", "IfMatch", "RecordsDep", "Writes", "WritesDep"]
 
 T = TypeVar("T")
 
@@ -89,7 +89,8 @@ class Writes:
         )
 
     async def record(self, log: str, events: list[NewEvent]) -> Receipt:
-        return await self.caller.workspace.record(
+        """Append facts. Returns when they are as durable and as visible as the caller asked."""
+        receipt = await self.caller.workspace.record(
             log,
             events,
             actor=self.caller.actor,
@@ -98,6 +99,8 @@ class Writes:
             correlation=self.caller.request_id,
             traceparent=self.caller.traceparent,
         )
+        await self.settle(log, receipt)
+        return receipt
 
     async def left(self, receipt: Receipt, known: str | None, work: Callable[[View, str | None], Awaitable[T]]) -> T:
         """What `work` finds in the catalog as a command left it.
@@ -139,24 +142,37 @@ class Writes:
             ) from error
 
 
-async def _writes(
-    caller: CallerDep,
-    idempotency_key: Annotated[
-        str | None,
-        Header(
-            alias="Idempotency-Key",
-            max_length=128,
-            description="A ULID or UUIDv7, optionally with `:suffix`; the same key and request is carried out once.",
-        ),
-    ] = None,
-    wait: Annotated[
-        Literal["published", "durable"],
-        Query(description="Answer when a revision covers it, or as soon as it is durable."),
-    ] = "published",
-) -> Writes:
-    key = parse_request_key(idempotency_key) if idempotency_key is not None else ""
+Wait = Literal["published", "durable"]
+WaitQuery = Query(description="Answer when a revision covers it, or as soon as it is durable.")
+RequestKeyHeader = Annotated[
+    str | None,
+    Header(
+        alias="Idempotency-Key",
+        max_length=128,
+        description="A ULID or UUIDv7, optionally with `:suffix`; the same key and request is carried out once.",
+    ),
+]
+
+
+def _made(caller: Caller, key: str | None, wait: Wait) -> Writes:
     runtime = caller.workspace.runtime
-    return Writes(caller, key, wait == "published", new_ulid(runtime, runtime))
+    return Writes(
+        caller, parse_request_key(key) if key is not None else "", wait == "published", new_ulid(runtime, runtime)
+    )
+
+
+async def _writes(
+    caller: CallerDep, idempotency_key: RequestKeyHeader = None, wait: Annotated[Wait, WaitQuery] = "published"
+) -> Writes:
+    return _made(caller, idempotency_key, wait)
+
+
+async def _records(
+    caller: CallerDep, idempotency_key: RequestKeyHeader = None, wait: Annotated[Wait, WaitQuery] = "durable"
+) -> Writes:
+    return _made(caller, idempotency_key, wait)
 
 
 WritesDep = Annotated[Writes, Depends(_writes)]
+RecordsDep = Annotated[Writes, Depends(_records)]
+"""For facts: many come at once, and nobody waits for a revision unless it is asked for."""

@@ -7,7 +7,7 @@ fit are refused one by one, the others are one append.
 import msgspec
 
 from arco.api._routing import router
-from arco.api._writing import Writes, WritesDep
+from arco.api._writing import RecordsDep, Writes
 from arco.core import Invalid, new_ulid
 from arco.log import Command, NewEvent
 from arco.wire import EventAnswer, EventBatch, EventIn, EventsWritten
@@ -18,7 +18,7 @@ events = router("events")
 
 
 @events.post("/events")
-async def post_events(writes: WritesDep, body: EventBatch) -> EventsWritten:
+async def post_events(writes: RecordsDep, body: EventBatch) -> EventsWritten:
     """Record facts. The answer has a result for each; what is refused was not written, everything else was.
 
     Facts without an `Idempotency-Key` are not remembered as an operation: `/operations` does not know them.
