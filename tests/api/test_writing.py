@@ -80,12 +80,9 @@ def test_the_same_key_and_request_is_answered_the_same_way_and_carried_out_once(
 
         first = await ask()
         again = [await ask()]
-        if path != "/lineage/edges":  # names its tables as they are now
-            await _undone(world)
-            before = [await opened.current() for opened in world.workspace().logs.values()]
-            again.append(await ask())
-        else:
-            before = [await opened.current() for opened in world.workspace().logs.values()]
+        await _undone(world)
+        before = [await opened.current() for opened in world.workspace().logs.values()]
+        again.append(await ask())
         after = [await opened.current() for opened in world.workspace().logs.values()]
         return first, again, before == after
 

@@ -12,13 +12,14 @@ from arco.core import (
     Superseded,
     Unavailable,
     derive_ulid,
+    fingerprint,
     parse_path,
     parse_ulid,
     partition_id,
     ulid_time,
 )
 from arco.domains.catalog import AddColumn, CreateTable, Ref
-from arco.domains.execution import MATERIALIZATION_COMPLETED, MaterializationCompleted
+from arco.domains.execution import MATERIALIZATION_COMPLETED, MATERIALIZATIONS, MaterializationCompleted
 from arco.log import Receipt
 from arco.runtime import Workspace
 from arco.state import new_event
@@ -97,11 +98,18 @@ async def register_files(writes: Writes, body: TableRegister) -> TableWritten:
     """Look at the files, create the table, then record the files as its first materialization.
 
     The two logs cannot be written at once. The table comes first; its first version has an id that follows from the
-    table's, so that repeating the request completes what a crash interrupted, and records nothing twice.
+    table's, so that repeating the request completes what a crash interrupted, and records nothing twice. A repetition
+    of what was completed does not look at the files, which may have changed since.
     """
     workspace = writes.caller.workspace
+    asked, path = fingerprint(body.model_dump(mode="json")), parse_path(body.name)
+    if before := await writes.repeated("catalog", CreateTable, asked):
+        receipt, _ = before
+        written = await table_written(writes, receipt, Ref(path=path), await writes.created_id(receipt, "table"))
+        if await _has_first_version(workspace, written.table.id):
+            await writes.settle("catalog", receipt)
+            return written
     found = await inspect(workspace.handle(Role.READER), body.location, body.format, workspace.runtime)
-    path = parse_path(body.name)
     command = CreateTable(
         path=path,
         format=body.format,
@@ -112,28 +120,43 @@ async def register_files(writes: Writes, body: TableRegister) -> TableWritten:
         tags=body.tags,
         properties=body.properties,
     )
-    receipt = await writes.append("catalog", command)
+    receipt = await writes.append("catalog", command, asked=asked)
     written = await table_written(writes, receipt, Ref(path=path), await writes.created_id(receipt, "table"))
-    event = _first_version(workspace, written.table.id, written.table.name, found)
+    await _record_files(writes, receipt, written, found)
+    await writes.settle("catalog", receipt)
+    return written
+
+
+async def _record_files(writes: Writes, receipt: Receipt, written: TableWritten, found: Found) -> None:
+    workspace, name = writes.caller.workspace, written.table.name
+    event = _first_version(workspace, written.table.id, name, found)
     try:
         await workspace.record(
-            "activity", [new_event(MATERIALIZATION_COMPLETED, event, subject=body.name)], actor=writes.caller.actor
+            "activity", [new_event(MATERIALIZATION_COMPLETED, event, subject=name)], actor=writes.caller.actor
         )
     except (Unavailable, Superseded) as error:
         raise OutcomeUnknown(
-            f"the table {body.name} was created, but it is not known whether its files were recorded: {error.message}; "
+            f"the table {name} was created, but it is not known whether its files were recorded: {error.message}; "
             "send the same request with the same key again",
             operation=receipt.operation,
         ) from error
-    await writes.settle("catalog", receipt)
-    return written
+
+
+def _first_version_id(table_id: str) -> str:
+    return derive_ulid(ulid_time(parse_ulid(table_id)), f"{table_id}:register")
+
+
+async def _has_first_version(workspace: Workspace, table_id: str) -> bool:
+    known = _first_version_id(table_id)
+    row, _ = await workspace.logs["activity"].read(lambda view: view.get(MATERIALIZATIONS, table_id, known))
+    return row is not None
 
 
 def _first_version(workspace: Workspace, table_id: str, name: str, found: Found) -> MaterializationCompleted:
     now = workspace.runtime.now()
     partition = partition_id(AssetId(parse_ulid(table_id)), PartitionKey.empty())
     return MaterializationCompleted(
-        materialization_id=derive_ulid(ulid_time(parse_ulid(table_id)), f"{table_id}:register"),
+        materialization_id=_first_version_id(table_id),
         asset_id=table_id,
         asset_key=name,
         partition_id=partition,

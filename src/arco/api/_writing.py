@@ -27,7 +27,7 @@ from arco.core import (
     new_ulid,
     parse_request_key,
 )
-from arco.log import NewEvent, Receipt
+from arco.log import Command, NewEvent, Receipt
 from arco.state import OPERATIONS
 
 __all__ = ["IfExists", "IfMatch", "RecordsDep", "Writes", "WritesDep"]
@@ -69,13 +69,27 @@ class Writes:
     operation: str
     """The id under which this request is carried out, if it is the first one with its key."""
 
-    async def decide(self, log: str, command: msgspec.Struct, minted: Mapping[str, str] | None = None) -> Receipt:
+    async def decide(
+        self, log: str, command: msgspec.Struct, minted: Mapping[str, str] | None = None, asked: str = ""
+    ) -> Receipt:
         """Carry out a command. Returns when it is as durable and as visible as the caller asked."""
-        receipt = await self.append(log, command, minted)
+        receipt = await self.append(log, command, minted, asked)
         await self.settle(log, receipt)
         return receipt
 
-    async def append(self, log: str, command: msgspec.Struct, minted: Mapping[str, str] | None = None) -> Receipt:
+    async def repeated(self, log: str, command: type[msgspec.Struct], asked: str) -> tuple[Receipt, int] | None:
+        """What became of this very request when it came before under its key, and when that was.
+
+        For commands that hold what was found out about the request: that may be gone by now.
+        """
+        if not self.key:
+            return None
+        keyhash = Command("", self.caller.actor, command.__name__, asked=asked).request_hash()
+        return await self.caller.workspace.find_request(log, self.key, keyhash)
+
+    async def append(
+        self, log: str, command: msgspec.Struct, minted: Mapping[str, str] | None = None, asked: str = ""
+    ) -> Receipt:
         """Carry out a command. Returns when it is durable; `settle` waits for the rest."""
         return await self.caller.workspace.decide(
             log,
@@ -86,6 +100,7 @@ class Writes:
             correlation=self.caller.request_id,
             traceparent=self.caller.traceparent,
             minted=minted or {},
+            asked=asked,
         )
 
     async def record(self, log: str, events: list[NewEvent]) -> Receipt:

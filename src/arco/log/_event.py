@@ -111,11 +111,17 @@ class Command(msgspec.Struct, frozen=True, omit_defaults=True):
     minted: dict[str, str] = {}
     """What the process where it entered made for it, such as the hash of a fresh secret. Another try would make another
     one, so it is no part of what is asked."""
+    asked: str = ""
+    """Fingerprint of the request as it was sent, for a command that also holds what was found out on the way here, such
+    as the id a name stood for. A repetition would find out something else."""
 
     def request_hash(self) -> str:
         """Fingerprint of what is asked, without who asks again and under which operation id."""
         try:
-            asked: dict[str, Any] = {"name": self.name, "actor": self.actor, "data": msgspec.json.decode(self.data)}
+            asked: dict[str, Any] = {"name": self.name, "actor": self.actor}
+            if self.asked:
+                return fingerprint(asked | {"asked": self.asked})
+            asked["data"] = msgspec.json.decode(self.data)
             if self.events:
                 asked["events"] = [
                     {

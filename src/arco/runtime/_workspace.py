@@ -20,6 +20,7 @@ from arco.runtime._log import OpenLog
 from arco.runtime._peers import Peers
 from arco.state import (
     OPERATIONS,
+    REQUESTS,
     Cadence,
     Definition,
     LocalRunner,
@@ -239,11 +240,12 @@ class Workspace:
         correlation: str = "",
         traceparent: str = "",
         minted: Mapping[str, str] | None = None,
+        asked: str = "",
     ) -> Receipt:
         """Carry out a command (named by its class) if the state allows it. Returns when it is durable and folded.
 
         `operation` names the outcome, which `find_operation` tells; without one it is minted here. `correlation` and
-        `traceparent` stand in the events, to find what belongs together.
+        `traceparent` stand in the events, to find what belongs together. `minted` and `asked`: see `Command`.
         """
         command = Command(
             operation=operation or new_ulid(self.runtime, self.runtime),
@@ -254,6 +256,7 @@ class Workspace:
             correlation=correlation,
             traceparent=traceparent,
             minted=dict(minted or {}),
+            asked=asked,
         )
         return await self.logs[log].gateway.submit(command)
 
@@ -263,6 +266,22 @@ class Workspace:
         async def find(view: Replica | Snapshot) -> Receipt | None:
             row = await view.get(OPERATIONS, operation, operation)
             return Receipt(operation, str(row.first), str(row.last), replayed=True) if row is not None else None
+
+        found, _ = await self.logs[log].read(find)
+        return found
+
+    async def find_request(self, log: str, key: str, keyhash: str) -> tuple[Receipt, int] | None:
+        """The receipt of a request that was carried out under this key, and when that was; None if none was, or
+        another one. For commands that cannot be made again because what they need is gone."""
+
+        async def find(view: Replica | Snapshot) -> tuple[Receipt, int] | None:
+            request = await view.get(REQUESTS, key, key)
+            if request is None or request.keyhash != keyhash:
+                return None
+            row = await view.get(OPERATIONS, request.operation, request.operation)
+            if row is None:
+                return None
+            return Receipt(row.operation, str(row.first), str(row.last), replayed=True), row.received_at
 
         found, _ = await self.logs[log].read(find)
         return found

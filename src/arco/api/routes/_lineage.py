@@ -9,7 +9,7 @@ from arco.api._reading import Cursor, Limit, ReadsDep, TableRef
 from arco.api._routing import router
 from arco.api._writing import Writes, WritesDep
 from arco.catalog import Namer, View, list_columns, resolve_table, run_outputs, walk
-from arco.core import NotFound
+from arco.core import NotFound, fingerprint
 from arco.domains.lineage import AddLineageEdge, ColumnMapping, ColumnRef, DropLineageEdge, manual_edge_id
 from arco.wire import EdgeAdd, EdgeWritten, LineageGraph, RunOutputs, Written
 
@@ -41,10 +41,17 @@ async def get_lineage(
 @lineage.post("/lineage/edges", status_code=201)
 async def add_lineage_edge(writes: WritesDep, body: EdgeAdd) -> EdgeWritten:
     """Add a dependency that people know of. Nothing that is recorded or folded anew removes it."""
-    source, target = await _table(writes, body.source), await _table(writes, body.target)
-    mappings = await _mappings(writes, source, target, body.columns) if body.columns else ()
-    command = AddLineageEdge(source, target, columns=mappings, owner=body.owner, description=body.description)
-    receipt = await writes.decide("activity", command)
+    asked = fingerprint(body.model_dump(mode="json"))
+    if before := await writes.repeated("activity", AddLineageEdge, asked):
+        receipt, time = before
+        past = await writes.caller.workspace.logs["catalog"].snapshot(time=time)
+        source, target = [(await resolve_table(past, ref)).id for ref in (body.source, body.target)]
+        await writes.settle("activity", receipt)
+    else:
+        source, target = await _table(writes, body.source), await _table(writes, body.target)
+        mappings = await _mappings(writes, source, target, body.columns) if body.columns else ()
+        command = AddLineageEdge(source, target, columns=mappings, owner=body.owner, description=body.description)
+        receipt = await writes.decide("activity", command, asked=asked)
     return EdgeWritten(
         operation_id=receipt.operation,
         position=receipt.last,
