@@ -1,10 +1,15 @@
 """Fixtures for every test: the emulated clouds, started once a session when a test first asks for one."""
 
+import signal
 from collections.abc import Iterator
 
 import pytest
 
 from tests.emulators.servers import Emulator, run_azurite, run_moto
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    # Started in the background of a script, where Ctrl-C is ignored, and so it would be in every process tested here.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")
