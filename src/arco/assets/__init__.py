@@ -1,0 +1,80 @@
+"""What assets are: definitions as frozen values, partitions and their mappings, the graph, selections. No IO, no user
+code."""
+
+from arco.assets._definition import (
+    All,
+    AssetDefinition,
+    AssetKind,
+    Backoff,
+    CheckDefinition,
+    Custom,
+    Dependency,
+    Dimension,
+    DynamicPartitions,
+    GatingAction,
+    GatingPolicy,
+    Identity,
+    Latest,
+    Mapping,
+    Offset,
+    PartitionsDefinition,
+    Project,
+    Retries,
+    SchemaColumn,
+    SecretRef,
+    Severity,
+    StaticPartitions,
+    TimePartitions,
+    Window,
+    project_fingerprint,
+)
+from arco.assets._graph import Graph, unit_of
+from arco.assets._lookup import ONLY_DIMENSION, Lookup, resolve
+from arco.assets._mappings import mapping_text, upstream_keys
+from arco.assets._partitions import PartitionSpace, check_partition_value, partition_text
+from arco.assets._selection import select
+from arco.assets._validate import Problem, validate
+from arco.assets._windows import MAX_PARTITIONS, window_of
+
+__all__ = [
+    "MAX_PARTITIONS",
+    "ONLY_DIMENSION",
+    "All",
+    "AssetDefinition",
+    "AssetKind",
+    "Backoff",
+    "CheckDefinition",
+    "Custom",
+    "Dependency",
+    "Dimension",
+    "DynamicPartitions",
+    "GatingAction",
+    "GatingPolicy",
+    "Graph",
+    "Identity",
+    "Latest",
+    "Lookup",
+    "Mapping",
+    "Offset",
+    "PartitionSpace",
+    "PartitionsDefinition",
+    "Problem",
+    "Project",
+    "Retries",
+    "SchemaColumn",
+    "SecretRef",
+    "Severity",
+    "StaticPartitions",
+    "TimePartitions",
+    "Window",
+    "check_partition_value",
+    "mapping_text",
+    "partition_text",
+    "project_fingerprint",
+    "resolve",
+    "select",
+    "unit_of",
+    "upstream_keys",
+    "validate",
+    "window_of",
+]

@@ -1,0 +1,204 @@
+"""Validation: everything that is wrong with a project, found without running it.
+
+Each rule yields a sentence with a cure for every violation; nothing stops at the first one. Deploys are refused while
+there are problems, so what comes later may rely on these rules.
+"""
+
+import math
+import re
+from collections.abc import Callable, Iterator
+
+import msgspec
+
+from arco.assets._definition import AssetDefinition, AssetKind, Project, Severity
+from arco.assets._fit import mapping_faults, partition_faults
+from arco.assets._graph import Graph, place, unit_of
+from arco.assets._lookup import Lookup, resolve
+from arco.core import AssetKey, Invalid, shown
+
+__all__ = ["Problem", "validate"]
+
+_RETRIES_MAX = 100
+_SECONDS_MAX = 30 * 86_400.0
+_HEARTBEAT_MIN = 1.0
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+Fault = tuple[str, str]
+"""What is wrong, and what to do about it."""
+
+
+class Problem(msgspec.Struct, frozen=True):
+    """One thing that is wrong with a project."""
+
+    file: str
+    line: int
+    asset: str
+    """Key of the asset; empty if it is about no single one."""
+    message: str
+    cure: str
+
+    def __str__(self) -> str:
+        where = f"{self.file or 'unknown file'}:{self.line}"
+        return f"{where}: {self.asset + ': ' if self.asset else ''}{self.message}; {self.cure}"
+
+
+def validate(project: Project) -> tuple[Problem, ...]:
+    """All problems of a project, in the order of its files and lines."""
+    resolved = resolve(project)
+    problems = [
+        Problem(asset.file, asset.line, asset.key, message, cure)
+        for asset in resolved.assets
+        for rule in _RULES
+        for message, cure in rule(asset)
+    ]
+    problems += _duplicates(resolved)
+    problems += _dependencies(resolved)
+    problems += _cycles(resolved)
+    problems += _units(resolved)
+    problems += _renames(resolved)
+    return tuple(
+        sorted(set(problems), key=lambda problem: (problem.file, problem.line, problem.asset, problem.message))
+    )
+
+
+# Rules about one asset
+
+
+def _key(asset: AssetDefinition) -> Iterator[Fault]:
+    for key in (asset.key, *asset.renamed_from):
+        try:
+            AssetKey.parse(key)
+        except Invalid as error:
+            message, _, cure = error.message.partition("; ")
+            yield message, cure
+
+
+def _kind(asset: AssetDefinition) -> Iterator[Fault]:
+    if asset.kind in (AssetKind.ASSET, AssetKind.OBSERVABLE) and not asset.function:
+        yield f"it is of kind {asset.kind} and has no function", "decorate the function that makes or observes it"
+    if asset.kind is AssetKind.SQL and not asset.sql.strip():
+        yield "its SQL text is empty", "give sql= or return the text from the function"
+    if asset.kind is AssetKind.EXTERNAL and (asset.function or asset.dependencies or asset.sql):
+        yield "it is external and yet has a function or dependencies", "make it an asset, or remove them"
+    if asset.kind in (AssetKind.EXTERNAL, AssetKind.OBSERVABLE) and asset.checks:
+        yield f"it is {asset.kind} and has checks, which only run on what Arco makes", "remove the checks"
+
+
+def _numbers(asset: AssetDefinition) -> Iterator[Fault]:
+    retries = asset.retries
+    if not 0 <= retries.count <= _RETRIES_MAX:
+        yield f"retries are {retries.count}", f"use 0 to {_RETRIES_MAX}"
+    if not 0 <= retries.delay_seconds <= _SECONDS_MAX:
+        yield f"the retry delay is {retries.delay_seconds} seconds", f"use 0 to {_SECONDS_MAX:.0f}"
+    if not retries.delay_seconds <= retries.max_delay_seconds <= _SECONDS_MAX:
+        cure = f"use at least the delay and at most {_SECONDS_MAX:.0f}"
+        yield f"the longest retry delay is {retries.max_delay_seconds} seconds", cure
+    if not 0 <= retries.jitter <= 1:
+        yield f"the jitter of retries is {retries.jitter}", "use 0 to 1"
+    if asset.timeout_seconds is not None and not (0 < asset.timeout_seconds <= _SECONDS_MAX):
+        yield f"the time-out is {asset.timeout_seconds} seconds", f"use more than 0, at most {_SECONDS_MAX:.0f}"
+    if not (_HEARTBEAT_MIN <= asset.heartbeat_seconds <= _SECONDS_MAX) or math.isnan(asset.heartbeat_seconds):
+        cure = f"use {_HEARTBEAT_MIN:.0f} to {_SECONDS_MAX:.0f}"
+        yield f"the heartbeat time is {asset.heartbeat_seconds} seconds", cure
+
+
+def _parts(asset: AssetDefinition) -> Iterator[Fault]:
+    for what, names in (
+        ("check", [check.name for check in asset.checks]),
+        ("secret", [secret.name for secret in asset.secrets]),
+        ("column", [column.name for column in asset.schema]),
+    ):
+        for name in sorted({name for name in names if names.count(name) > 1}):
+            yield f"two of its {what}s are called {shown(name)}", "give each its own name"
+        if "" in names:
+            yield f"one of its {what}s has no name", "name it"
+    for secret in asset.secrets:
+        if secret.provider != "env":
+            yield f"the secret {shown(secret.name)} has the provider {shown(secret.provider)}", "use the provider 'env'"
+        elif _VARIABLE.fullmatch(secret.key) is None:
+            cure = "use the name of an environment variable"
+            yield f"the secret {shown(secret.name)} reads {shown(secret.key)}, which is no variable", cure
+    for severity in asset.gating.actions if asset.gating else ():
+        if severity not in set(Severity):
+            cure = f"use {', '.join(Severity)}"
+            yield f"its gating policy names the severity {shown(severity)}, which does not exist", cure
+    if "" in asset.tags or "" in asset.owners:
+        yield "a tag or an owner is empty", "name it or leave it out"
+
+
+_RULES: tuple[Callable[[AssetDefinition], Iterator[Fault]], ...] = (_key, _kind, _numbers, _parts, partition_faults)
+
+
+# Rules about several assets
+
+
+def _duplicates(project: Project) -> Iterator[Problem]:
+    first: dict[str, AssetDefinition] = {}
+    for asset in project.assets:
+        other = first.setdefault(asset.key, asset)
+        if other is not asset:
+            message = f"two assets have this key: one at {place(other)}, one at {place(asset)}"
+            yield Problem(asset.file, asset.line, asset.key, message, "rename one of them")
+
+
+def _dependencies(project: Project) -> Iterator[Problem]:
+    lookup = Lookup(project.assets)
+    assets = {asset.key: asset for asset in project.assets}
+    for asset in project.assets:
+        seen: set[tuple[str, str]] = set()
+        parameters: set[str] = set()
+        for dependency in asset.dependencies:
+            faults: list[Fault] = []
+            if (dependency.key, dependency.parameter) in seen or dependency.parameter in parameters:
+                faults.append((f"the dependency {shown(dependency.key)} is given twice", "remove one"))
+            seen.add((dependency.key, dependency.parameter))
+            parameters |= {dependency.parameter} - {""}
+            try:
+                upstream = assets[lookup.find(dependency.key, asset.key.partition(".")[0])]
+                faults += mapping_faults(asset, dependency, upstream)
+            except Invalid as error:
+                message, _, cure = error.message.partition("; ")
+                named = f"parameter {dependency.parameter}: " if dependency.parameter else ""
+                faults.append((f"{named}{message}", cure))
+            for message, cure in faults:
+                yield Problem(asset.file, asset.line, asset.key, message, cure)
+
+
+def _cycles(project: Project) -> Iterator[Problem]:
+    graph = Graph(project)
+    for cycle in graph.cycles():
+        asset = graph.units[cycle[0]][0]
+        message, _, cure = graph.describe_cycle(cycle).rpartition("; ")
+        yield Problem(asset.file, asset.line, asset.key, message, cure)
+
+
+def _units(project: Project) -> Iterator[Problem]:
+    first: dict[str, AssetDefinition] = {}
+    shared: tuple[tuple[str, Callable[[AssetDefinition], object]], ...] = (
+        ("partitions", lambda asset: asset.partitions),
+        ("function", lambda asset: (asset.kind, asset.function, asset.sql)),
+        ("dependencies", lambda asset: asset.dependencies),
+        ("retries", lambda asset: asset.retries),
+        ("time-outs", lambda asset: (asset.timeout_seconds, asset.heartbeat_seconds)),
+        ("secrets", lambda asset: asset.secrets),
+    )
+    for asset in project.assets:
+        other = first.setdefault(unit_of(asset), asset)
+        for what, part in shared:
+            if other.key != asset.key and part(other) != part(asset):
+                message = f"it is made together with {other.key} and has other {what}"
+                cure = "assets of one function share them: make them equal, or split the function"
+                yield Problem(asset.file, asset.line, asset.key, message, cure)
+
+
+def _renames(project: Project) -> Iterator[Problem]:
+    keys = {asset.key: asset for asset in project.assets}
+    claimed: dict[str, AssetDefinition] = {}
+    for asset in project.assets:
+        for former in asset.renamed_from:
+            other = keys.get(former) or claimed.setdefault(former, asset)
+            if other is asset and former != asset.key:
+                continue
+            by = "itself" if other is asset else f"{other.key} at {place(other)}"
+            message = f"it says it was called {shown(former)}, which is claimed by {by}"
+            yield Problem(asset.file, asset.line, asset.key, message, "remove it from renamed_from")
