@@ -88,6 +88,7 @@ def _table(rows: int) -> pa.Table:
             event.byte_size,
             event.started_at,
             event.completed_at,
+            event.inputs_fingerprint,
         )
         groups.setdefault(event.asset_id, {})[row.materialization_id] = (number, row)
     return to_arrow(MATERIALIZATIONS, groups.items())

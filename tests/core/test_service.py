@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from arco.api._service import LIFE, ServiceIdentity, derive_secret
-from arco.core import SECOND, Invalid, Unauthenticated
+from arco.core import SECOND, Invalid, ServiceIdentity, Unauthenticated, derive_secret
+from arco.core import SERVICE_LIFE as LIFE
 
 SECRET = bytes(range(32))
 CALL: dict[str, Any] = {"method": "POST", "path": "/internal/acme/prod/sync-compact?incarnation=i", "body": b"{}"}

@@ -62,6 +62,8 @@ from arco.core._names import (
     shown,
 )
 from arco.core._ports import Clock, Future, Mutex, Random, Runtime, Task
+from arco.core._service import SERVICE_LIFE, ServiceIdentity
+from arco.core._signing import MIN_SECRET_BYTES, derive_secret
 from arco.core._time import DAY, HOUR, MAX_TIME, MINUTE, SECOND, format_time, parse_time
 
 __all__ = [
@@ -69,7 +71,9 @@ __all__ = [
     "HOUR",
     "MAX_TIME",
     "MINUTE",
+    "MIN_SECRET_BYTES",
     "SECOND",
+    "SERVICE_LIFE",
     "ArcoError",
     "AssetId",
     "AssetKey",
@@ -100,6 +104,7 @@ __all__ = [
     "RunId",
     "Runtime",
     "Scalar",
+    "ServiceIdentity",
     "Settings",
     "Stale",
     "StoreRefused",
@@ -117,6 +122,7 @@ __all__ = [
     "check_tenant",
     "check_workspace",
     "dependency_fingerprint",
+    "derive_secret",
     "derive_ulid",
     "edge_id",
     "fingerprint",

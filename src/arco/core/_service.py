@@ -12,13 +12,14 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
-from arco.core import SECOND, Clock, Invalid, Unauthenticated
+from arco.core._errors import Invalid, Unauthenticated
+from arco.core._ports import Clock
+from arco.core._signing import derive_secret
+from arco.core._time import SECOND
 
-__all__ = ["LIFE", "MIN_SECRET_BYTES", "ServiceIdentity", "derive_secret"]
+__all__ = ["SERVICE_LIFE", "ServiceIdentity"]
 
-MIN_SECRET_BYTES: Final = 32
-
-LIFE: Final = 60
+SERVICE_LIFE: Final = 60
 """Seconds a call may take to arrive. Clocks may differ by as much, so one that expires within twice that is taken."""
 
 _NAME: Final = "arco-service"
@@ -29,15 +30,6 @@ _SIGNATURE: Final = "arco-signature"
 _EXPIRY = re.compile(r"[0-9]{1,12}", re.ASCII)
 _DIGEST = re.compile(r"[0-9a-f]{64}", re.ASCII)
 _SERVICE = re.compile(r"[\x21-\x7e]{1,200}", re.ASCII)
-
-
-def derive_secret(secret: bytes, purpose: str) -> bytes:
-    """The key of one purpose; it tells nothing about the secret or the key of another one."""
-    if len(secret) < MIN_SECRET_BYTES:
-        raise Invalid(
-            f"the service secret has {len(secret)} bytes; it needs at least {MIN_SECRET_BYTES} that nobody can guess"
-        )
-    return hmac.digest(secret, f"arco:{purpose}".encode(), hashlib.sha256)
 
 
 class ServiceIdentity:
@@ -55,7 +47,7 @@ class ServiceIdentity:
 
     def headers(self, method: str, path: str, body: bytes) -> dict[str, str]:
         """What a call carries. `path` is everything after the host, the query included."""
-        expires, digest = str(self._clock.now() // SECOND + LIFE), hashlib.sha256(body).hexdigest()
+        expires, digest = str(self._clock.now() // SECOND + SERVICE_LIFE), hashlib.sha256(body).hexdigest()
         return {
             _NAME: self.name,
             _EXPIRES: expires,
@@ -79,7 +71,7 @@ class ServiceIdentity:
         expected = self._sign(name, expires, method, path, digest)
         genuine = hmac.compare_digest(signature.encode(), expected.encode())
         left = int(expires) - self._clock.now() / SECOND
-        if not genuine or not 0 < left <= 2 * LIFE:
+        if not genuine or not 0 < left <= 2 * SERVICE_LIFE:
             raise _unknown()
         return name
 

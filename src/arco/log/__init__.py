@@ -24,6 +24,7 @@ from arco.log._hint import Hint, HintFile, is_http
 from arco.log._owner import Owner
 from arco.log._reader import Unknown, check_segment, read_log
 from arco.log._registry import EventRegistry, EventType, Upcaster
+from arco.log._secrets import check_no_secret, may_hold_secret
 from arco.log._segment import (
     FIRST_LINK,
     MAX_EVENT_BYTES,
@@ -77,6 +78,7 @@ __all__ = [
     "Unknown",
     "Upcaster",
     "check_link",
+    "check_no_secret",
     "check_segment",
     "decode_segment",
     "encode_segment",
@@ -84,6 +86,7 @@ __all__ = [
     "index_of",
     "is_http",
     "link_of",
+    "may_hold_secret",
     "number_of",
     "parse_position",
     "position_of",

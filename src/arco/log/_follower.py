@@ -7,7 +7,7 @@ stream; those are checked the same way. It notes what forbids writing: a seal, a
 from collections.abc import Callable
 from collections.abc import Sequence as Batch
 
-from arco.core import Corrupt, Mutex, Outdated, Runtime, Superseded
+from arco.core import Corrupt, Future, Mutex, Outdated, Runtime, Superseded
 from arco.log._event import Position, position_of
 from arco.log._fold import Fold
 from arco.log._reader import Unknown, check_segment, read_log
@@ -29,6 +29,10 @@ class Follower:
         self.tail = Tail(fold.link.number, Unknown)
         self._known = max(known, fold.link.number)
         self._mutex = Mutex(runtime)
+        self._runtime = runtime
+        self._advanced: Future[None] | None = None
+        self.ended = False
+        """Nobody waits here any more: the process stops."""
         self.epoch = 0
         """Rises when the fold is set back: what was read from it meanwhile belongs to no single position."""
         self._sealed: int | None = None
@@ -86,6 +90,23 @@ class Follower:
             else:
                 await self._read(at_least=tail.number)
 
+    async def advanced(self, beyond: int) -> None:
+        """Wait until something after the segment `beyond` is folded, or until `end_waits`. Waiting costs nothing."""
+        while self.tail.number <= beyond and not self.ended:
+            if self._advanced is None:
+                self._advanced = self._runtime.future()
+            await self._advanced
+
+    def end_waits(self) -> None:
+        """Let go of everybody who waits for the log to move."""
+        self.ended = True
+        self._wake()
+
+    def _wake(self) -> None:
+        if self._advanced is not None:
+            woken, self._advanced = self._advanced, None
+            woken.set(None)
+
     async def restart(self, reset: Callable[[], None]) -> None:
         """Let `reset` set the fold back to another state, then fold again what had been folded before."""
         async with self._mutex:
@@ -127,4 +148,7 @@ class Follower:
                         f"segment {segment.header.number} was written with fold version {version} of {domain}, "
                         f"this program has {known}"
                     )
+        moved = tail.number > self.tail.number
         self.tail = tail
+        if moved:
+            self._wake()

@@ -31,6 +31,10 @@ class EventType:
     """The time the fact claims to have happened, for the check against the future."""
     audit: tuple[str, str] | None = None
     """Action and kind of resource under which the audit lists it; None if it is not audited."""
+    parts: Callable[[Any], Iterable[tuple[str, Any]]] | None = None
+    """Facts that it contains, by type: each is folded as if it had been told alone, at the same position."""
+    attachment: type[msgspec.Struct] | None = None
+    """What its first blob holds as JSON, if it has one; folds see it decoded beside the payload."""
 
     def __post_init__(self) -> None:
         missing = [n for n in range(1, self.version) if n not in self.upcasters]
@@ -49,6 +53,11 @@ class EventRegistry:
                 raise Invalid(f"event type {kind.name} is declared twice")
             self._types[kind.name] = kind
             self._decoders[kind.name, kind.version] = msgspec.json.Decoder(kind.payload)
+        self.composite = {kind.name: kind.parts for kind in self._types.values() if kind.parts is not None}
+        """What gives the parts of an event, by type; of those types only that have parts."""
+        self._attachments = {
+            kind.name: msgspec.json.Decoder(kind.attachment) for kind in self._types.values() if kind.attachment
+        }
 
     def __iter__(self) -> Iterator[EventType]:
         return iter(self._types.values())
@@ -59,6 +68,16 @@ class EventRegistry:
     def knows(self, name: str, version: int) -> bool:
         kind = self._types.get(name)
         return kind is not None and 1 <= version <= kind.version
+
+    def has_attachment(self, name: str) -> bool:
+        """Whether folds look into the blob of such an event."""
+        return name in self._attachments
+
+    def decode_attachment(self, name: str, data: bytes) -> Any:
+        try:
+            return self._attachments[name].decode(data)
+        except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as error:
+            raise Invalid(f"the attachment of {name} does not fit: {error}") from error
 
     def decode(self, name: str, version: int, data: bytes | msgspec.Raw) -> Any:
         """The payload, `None` if type or version is unknown, `Invalid` if it does not fit."""

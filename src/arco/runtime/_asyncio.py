@@ -50,7 +50,12 @@ class _Future:
         if not self._done:
             waiter = asyncio.get_running_loop().create_future()
             self._waiters.append(waiter)
-            yield from waiter
+            try:
+                yield from waiter
+            except BaseException:
+                if not self._done:
+                    self._waiters.remove(waiter)  # who gave up must not pile up in what may never come
+                raise
         if self._error is not None:
             raise self._error
         return self._value

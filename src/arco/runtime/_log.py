@@ -181,6 +181,28 @@ class OpenLog:
             return
         await self._hint.write(Hint(max(hint.number, self.follower.tail.number), self._address))
 
+    async def leads(self) -> bool:
+        """Whether this process acts for the log: it owns it, or nobody else does who answers.
+
+        Asked only when something is due. Two that both believe it are harmless: every act is decided by the owner.
+        """
+        if self.owning:
+            return True
+        if not self._may_own:
+            return False
+        return await self.owner_address() == ""
+
+    async def owner_address(self) -> str:
+        """Where another process that owns the log answers; empty if this one does, or none that can be reached."""
+        if self.owning or self._peers is None:
+            return ""
+        if self.feed is not None and self.feed.owner:
+            return self.feed.owner
+        address = (await self._hint.read()).address
+        if not is_http(address) or address == self._address:
+            return ""
+        return address if await self._answers(self._peers, address) else ""
+
     async def _answers(self, peers: Peers, address: str) -> bool:
         async def first() -> None:
             async with aclosing(peers.segments(address, self.place)) as stream:

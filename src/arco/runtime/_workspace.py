@@ -12,8 +12,10 @@ import msgspec
 from arco.core import ArcoError, Conflict, Corrupt, NotFound, Runtime, new_ulid
 from arco.domains.access import ACCESS
 from arco.domains.catalog import CATALOG
+from arco.domains.deployments import DEPLOYMENTS
 from arco.domains.execution import EXECUTION
 from arco.domains.lineage import LINEAGE
+from arco.domains.orchestration import ORCHESTRATION
 from arco.domains.quality import QUALITY
 from arco.log import Command, Forwarder, InProcessForwarder, NewEvent, Place, Receipt
 from arco.runtime._log import OpenLog
@@ -38,8 +40,8 @@ from arco.storage import MIN_AGE, RequestCounts, Role, RoleStore, Scope, Sequenc
 __all__ = ["DEFINITIONS", "Incarnation", "Workspace", "init_workspace", "read_incarnation"]
 
 DEFINITIONS: tuple[Definition, ...] = (
-    define_log("catalog", [CATALOG, ACCESS]),
-    define_log("activity", [EXECUTION, LINEAGE, QUALITY]),
+    define_log("catalog", [CATALOG, ACCESS, DEPLOYMENTS]),
+    define_log("activity", [EXECUTION, LINEAGE, QUALITY, ORCHESTRATION]),
 )
 """The two logs of a workspace."""
 
@@ -184,9 +186,11 @@ class Workspace:
             log.start()
 
     def end_streams(self) -> None:
-        """End what is streamed to others from here: the first step of a shutdown, for open streams would hold it up."""
+        """End what is streamed to others from here, and who waits for news. The first step of a shutdown: they would
+        hold it up."""
         for log in self.logs.values():
             log.stream.close()
+            log.follower.end_waits()
 
     async def close(self) -> None:
         """Settle what is queued, publish what is folded, stop."""

@@ -41,6 +41,8 @@ class Input(msgspec.Struct, frozen=True, gc=False):
     """When the owner received the event, microseconds."""
     event: Event
     payload: Any
+    attached: Any = None
+    """What the event's blob holds, decoded; None if it has none that folds look into."""
 
 
 class Group(Protocol):

@@ -5,6 +5,7 @@ replica commits the result; a draft keeps it on top of a replica. The result doe
 batches: every stage sees its inputs one by one in position order, and retention holds from its event's position on.
 """
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
@@ -51,6 +52,10 @@ class RowSource(Protocol):
 
     def group(self, table: Table, group: str) -> Mapping[Key, Versioned]:
         """The rows of a group whose bucket was loaded."""
+        ...
+
+    async def attachment(self, event: Event) -> Any:
+        """What the event's blob holds, decoded; `Invalid` if it does not fit."""
         ...
 
 
@@ -173,6 +178,7 @@ class _Batch:
         self.retention: Retention = {name: list(steps) for name, steps in retention.items()}
         self.skipped: dict[str, Skipped] = {}
         self.rejected: list[Input] = []
+        self._rejections: Counter[str] = Counter()
         self.changes: list[Input] = []
         """What the stages of the domain that runs did to watched tables."""
         self.audited: dict[int, dict[tuple[str, Key], tuple[Any, Any]]] = {}
@@ -185,15 +191,22 @@ class _Batch:
         noted[name] = (noted[name][0] if name in noted else before, after)
 
     def reject(self, item: Input, domain: str, reason: str) -> None:
-        row = Rejection(f"{item.position}:{domain}", item.position, item.event.type, domain, reason, item.received)
+        name = f"{item.position}:{domain}"
+        # An event with parts may be rejected more than once.
+        self._rejections[name] += 1
+        if (count := self._rejections[name]) > 1:
+            name = f"{name}:{count}"
+        row = Rejection(name, item.position, item.event.type, domain, reason, item.received)
         self.rejected.append(Input(item.position, item.received, item.event, row))
 
-    def read(self, registry: EventRegistry, events: Iterable[tuple[int, int, Event]]) -> list[Input]:
+    async def read(self, registry: EventRegistry, events: Iterable[tuple[int, int, Event]]) -> list[Input]:
         """Decode payloads; what is unknown is counted, what does not fit is rejected, retention is noted."""
         inputs = []
         for position, received, event in events:
-            payload = None
+            payload = attached = None
             try:
+                if event.blobs and registry.has_attachment(event.type):
+                    attached = await self.source.attachment(event)
                 payload = registry.decode(event.type, event.version, event.data)
             except Invalid as error:
                 self.reject(Input(position, received, event, None), "log", error.message)
@@ -204,7 +217,7 @@ class _Batch:
                     self.skipped[name] = Skipped(first, seen + 1)
                 elif isinstance(payload, RetentionAdvanced):
                     advance(self.retention, payload.table, position, payload.before)
-            inputs.append(Input(position, received, event, payload))
+            inputs.append(Input(position, received, event, payload, attached))
         return inputs
 
     async def run_domain(self, domain: Domain, inputs: Mapping[str, list[Input]]) -> None:
@@ -288,10 +301,13 @@ async def fold_batch(
     """Fold events, given as (position, received time, event) in position order, on top of `source`."""
     batch = _Batch(domains, source, retention)
     inputs: dict[str, list[Input]] = {"*": []}
-    for item in batch.read(registry, events):
+    for item in await batch.read(registry, events):
         event = item.event
         if item.payload is not None:
             inputs.setdefault(event.type, []).append(item)
+            if (parts := registry.composite.get(event.type)) is not None:
+                for name, part in parts(item.payload):
+                    inputs.setdefault(name, []).append(Input(item.position, item.received, event, part))
         if event.command or event.key:
             inputs["*"].append(item)
     audited = [kind for name in inputs if (kind := registry.get(name)) is not None and kind.audit is not None]

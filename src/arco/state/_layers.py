@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from arco.core import Corrupt, LostObject, Runtime, Unavailable
+from arco.log import Blobs
 from arco.state._beside import work_on
 from arco.state._codec import conform, newest, read_parquet, sort_rows
 from arco.state._manifest import File, Layer
@@ -64,6 +65,10 @@ class LayerReader:
         self.runtime = runtime
         self._store = store
         self._footers: OrderedDict[str, tuple[pq.FileMetaData, bytes, int]] = OrderedDict()
+
+    async def blob(self, sha256: str) -> bytes:
+        """What an event of the log refers to."""
+        return await Blobs(self._store).get(sha256)
 
     async def bytes_of(self, file: File) -> bytes:
         """The slice, checked against its sha256."""

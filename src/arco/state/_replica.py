@@ -7,6 +7,7 @@ position the new revision covers is clean. The same rule serves after our own pu
 state is a function of the log's prefix.
 """
 
+from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any
@@ -28,6 +29,9 @@ from arco.state._view import scan
 
 __all__ = ["Replica"]
 
+ATTACHMENTS = 2
+"""Decoded attachments kept in memory; each may be large."""
+
 
 class Replica:
     """The state of one log. Implements `log.Fold`."""
@@ -36,6 +40,7 @@ class Replica:
         self.definition = definition
         self._reader = reader
         self._users = 0
+        self._attached: OrderedDict[str, Any] = OrderedDict()
         self.reset(base)
 
     def reset(self, base: Manifest) -> None:
@@ -106,6 +111,16 @@ class Replica:
         # Of the steps behind us only the furthest matters to what comes.
         self.retention = {name: steps[-1:] for name, steps in folded.retention.items()}
         self._link = link
+
+    async def attachment(self, event: Event) -> Any:
+        """What the event's blob holds. It is folded twice, as a draft and for good, so the last ones are kept."""
+        sha256 = event.blobs[0]
+        if sha256 not in self._attached:
+            data = await self._reader.blob(sha256)
+            self._attached[sha256] = self.definition.registry.decode_attachment(event.type, data)
+            while len(self._attached) > ATTACHMENTS:
+                self._attached.popitem(last=False)
+        return self._attached[sha256]
 
     # Rows
 
@@ -323,6 +338,9 @@ class ReplicaDraft:
             for group, rows in groups.items():
                 mine.setdefault(group, {}).update(rows)
         self._retention = folded.retention
+
+    async def attachment(self, event: Event) -> Any:
+        return await self._replica.attachment(event)
 
     async def load(self, table: Table, buckets: Iterable[int]) -> None:
         await self._replica.load(table, buckets)
