@@ -19,6 +19,7 @@ _ALL = (
     Setting("query.max_bytes", 8 << 20, 1 << 10, 64 << 20, "bytes of rows the answer to a query may have"),
     Setting("query.max_input_bytes", 256 << 20, 1 << 20, 4 << 30, "bytes of tables a query may read"),
     Setting("query.max_seconds", 30, 1, 600, "seconds a query may run"),
+    Setting("servo.max_concurrent_tasks", 64, 1, 10_000, "tasks that may run at once in the workspace"),
     Setting("rate.requests_per_minute", 6_000, 1, 1_000_000, "requests a minute that one identity may send"),
 )
 

@@ -64,6 +64,8 @@ class MaterializationCompleted(msgspec.Struct, frozen=True, omit_defaults=True, 
     """`published` or `quarantined`."""
     code_version: str = ""
     schema_version: int | None = None
+    inputs_fingerprint: str = ""
+    """Hash of the versions it was made of; empty if that is not known."""
 
 
 class MaterializationFailed(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True, gc=False):

@@ -68,6 +68,7 @@ def _fold_version(group: Group, item: Input, event: MaterializationCompleted) ->
             event.byte_size,
             event.started_at,
             event.completed_at,
+            event.inputs_fingerprint,
         ),
     )
     row = before or _first(item, event)

@@ -33,6 +33,8 @@ class Materialization(msgspec.Struct, frozen=True, gc=False):
     byte_size: int
     started_at: Time
     completed_at: Time
+    inputs_fingerprint: str
+    """Hash of the versions it was made of; empty if that is not known."""
 
 
 class Partition(msgspec.Struct, frozen=True, gc=False):

@@ -4,33 +4,17 @@ Three things that are never mixed up: whether the check *passed*, how bad it is 
 *action* that a gating policy made of it. All three are facts; nobody derives one of them from another here.
 """
 
-from enum import StrEnum
 from typing import Annotated
 
 import msgspec
 
+from arco.assets import GatingAction, Severity
 from arco.core import fingerprint
 from arco.log import EventType, Instant
 
 __all__ = ["CHECK_EXECUTED", "EVENTS", "CheckExecuted", "Gating", "GatingAction", "Severity", "result_id"]
 
 Id = Annotated[str, msgspec.Meta(min_length=1)]
-
-
-class Severity(StrEnum):
-    INFO = "info"
-    WARNING = "warning"
-    ERROR = "error"
-    CRITICAL = "critical"
-
-
-class GatingAction(StrEnum):
-    CONTINUE = "continue"
-    WARN = "warn"
-    BLOCK_DOWNSTREAM = "block_downstream"
-    QUARANTINE = "quarantine"
-    FAIL_TASK = "fail_task"
-    FAIL_RUN = "fail_run"
 
 
 class Gating(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True, gc=False):
