@@ -1,0 +1,166 @@
+"""Envelopes: everything a worker needs for one attempt of one task, signed and with an end.
+
+Whoever hands out a claimed task signs it (`sign_envelope`); the worker believes nothing that it cannot `open_envelope`.
+The signature covers the exact bytes, under a key for this purpose. An envelope is of one workspace and expires. One
+that is sent again is no second task: the attempt was claimed once, and its id is taken once.
+
+    env1.<64 hex digits of HMAC-SHA256>.<JSON>
+
+Nothing in it is secret but the callback token, which its text therefore does not show.
+"""
+
+import hashlib
+import hmac
+from collections.abc import Iterable
+from typing import Final
+
+import msgspec
+
+from arco.assets import AssetDefinition
+from arco.core import MINUTE, Outdated, Unauthenticated, derive_secret, sha256_hex
+
+__all__ = [
+    "MAX_ENVELOPE_BYTES",
+    "Envelope",
+    "InputPin",
+    "InputValue",
+    "OutputPlace",
+    "PinnedFile",
+    "data_location",
+    "inputs_fingerprint",
+    "open_envelope",
+    "sign_envelope",
+]
+
+MAX_ENVELOPE_BYTES: Final = 16 << 20
+SKEW: Final = 5 * MINUTE
+"""By how much the clock of the sender may be ahead."""
+
+_PREFIX: Final = b"env1."
+_HEAD: Final = len(_PREFIX) + 65
+
+
+class Part(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    """An envelope, or a part of one."""
+
+
+class OutputPlace(Part, frozen=True):
+    """A partition that the task makes, and where."""
+
+    asset_id: str
+    asset_key: str
+    partition_id: str
+    partition_key: str
+    materialization_id: str
+    location: str
+    """The folder of this version, with a slash at its end."""
+
+
+class PinnedFile(Part, frozen=True):
+    path: str
+    row_count: int
+    size_bytes: int
+
+
+class InputPin(Part, frozen=True):
+    """The version of one partition that the task reads. Its files say what kind of value they hold."""
+
+    partition_id: str
+    partition_key: str
+    materialization_id: str
+    files: tuple[PinnedFile, ...] = ()
+
+
+class InputValue(Part, frozen=True):
+    """What a dependency hands to a parameter; without a parameter it only came earlier."""
+
+    asset_id: str
+    asset_key: str
+    parameter: str = ""
+    is_partitioned: bool = False
+    mapping: str = ""
+    pins: tuple[InputPin, ...] = ()
+    """In the order of the dependency's partitions."""
+
+
+class Envelope(Part, frozen=True):
+    tenant: str
+    workspace: str
+    run_id: str
+    task_key: str
+    task_id: str
+    attempt: int
+    attempt_id: str
+    unit: str
+    code_version: str
+    code_sha256: str
+    """The archive of the code."""
+    definitions: tuple[AssetDefinition, ...]
+    """Those of the outputs, which share their function."""
+    outputs: tuple[OutputPlace, ...]
+    callback_token: str
+    issued_at: int
+    expires_at: int
+    inputs: tuple[InputValue, ...] = ()
+    partition_key: str = ""
+    """Canonical text."""
+    window_start: int | None = None
+    window_end: int | None = None
+    """The time window of the partition, if it is one: begin and end in microseconds."""
+    timeout_seconds: float | None = None
+    heartbeat_seconds: float = 60.0
+    traceparent: str = ""
+
+    def __repr__(self) -> str:
+        return f"Envelope(run_id={self.run_id!r}, task_key={self.task_key!r}, attempt_id={self.attempt_id!r})"
+
+
+_decoder: Final = msgspec.json.Decoder(Envelope)
+_encoder: Final = msgspec.json.Encoder()
+
+
+def sign_envelope(secret: bytes, envelope: Envelope) -> bytes:
+    """The envelope as it travels: ASCII and UTF-8 text."""
+    data = _encoder.encode(envelope)
+    return b"%s%s.%s" % (_PREFIX, _signature(secret, data), data)
+
+
+def open_envelope(secret: bytes, data: bytes, *, tenant: str, workspace: str, now: int) -> Envelope:
+    """What was signed, if it is for this workspace and still good; else `Unauthenticated`, which does not say why.
+
+    Raises `Outdated` for a genuine envelope of a newer version.
+    """
+    genuine = len(data) <= MAX_ENVELOPE_BYTES and data[: len(_PREFIX)] == _PREFIX and data[_HEAD - 1 : _HEAD] == b"."
+    body = data[_HEAD:] if genuine else b""
+    if not hmac.compare_digest(_signature(secret, body), data[len(_PREFIX) : _HEAD - 1] if genuine else b""):
+        raise _refused()
+    try:
+        envelope = _decoder.decode(body)
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        raise Outdated("a task was written by another version of Arco; install the same version here") from None
+    if (envelope.tenant, envelope.workspace) != (tenant, workspace):
+        raise _refused()
+    if not envelope.issued_at - SKEW <= now < envelope.expires_at:
+        raise _refused()
+    return envelope
+
+
+def data_location(asset_id: str, partition_id: str, materialization_id: str) -> str:
+    """The folder of one version of a partition."""
+    return f"data/{asset_id}/{partition_id}/{materialization_id}/"
+
+
+def inputs_fingerprint(versions: Iterable[tuple[str, str, str]]) -> str:
+    """The identity of what a version was made of, from the asset, partition and materialization ids that were read.
+
+    Order and repetition do not matter: the same versions are the same input. Ids hold neither colons nor line breaks.
+    """
+    return sha256_hex("\n".join(sorted({":".join(version) for version in versions})).encode())
+
+
+def _signature(secret: bytes, data: bytes) -> bytes:
+    return hmac.new(derive_secret(secret, "envelope"), data, hashlib.sha256).hexdigest().encode()
+
+
+def _refused() -> Unauthenticated:
+    return Unauthenticated("this is no valid task for this worker; it is forged, expired or of another workspace")

@@ -1,0 +1,124 @@
+"""`Controllers`: the loop that carries out what `reconcile` finds, in the process that leads the log.
+
+It sleeps until an event is folded or the next deadline comes, whichever is first. Nothing is polled, and an idle
+workspace costs nothing. While attempts run it wakes now and then to see whether it wakes in time: a process that stood
+still (a machine that slept) has heard nobody, and begins to watch anew. What a crash interrupted needs no repair of its own: after a restart the same rows give the
+same intents, which is why there is no outbox to lose work from.
+"""
+
+from arco.core import ArcoError, Runtime, Task
+from arco.domains.orchestration import (
+    ACTIVE_RUNS,
+    CLAIMS,
+    WORKSPACE,
+    ActiveRunRow,
+    CancelRun,
+    ClaimRow,
+    ReapAttempt,
+    RunState,
+)
+from arco.runtime import OpenLog, Workspace
+from arco.servo._controllers import EndRun, Intent, Reap, Watch, reconcile
+
+__all__ = ["ACTOR", "Controllers"]
+
+ACTOR = "servo"
+"""Who acts because time passed."""
+
+RETRY_SECONDS = 5.0
+"""Pause after an intent that could not be carried out, or while another process leads."""
+
+LISTENING = 10.0
+"""Seconds between two looks at whether this process runs at all, and by which it may be late."""
+
+
+class Controllers:
+    def __init__(self, workspace: Workspace, watch: Watch) -> None:
+        self._workspace = workspace
+        self._watch = watch
+        self._task: Task | None = None
+
+    @property
+    def _log(self) -> OpenLog:
+        return self._workspace.logs["activity"]
+
+    @property
+    def _runtime(self) -> Runtime:
+        return self._workspace.runtime
+
+    def start(self) -> None:
+        if self._task is None:
+            self._task = self._runtime.spawn(self._run(), "controllers")
+
+    async def stop(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            self._task = None
+
+    async def _run(self) -> None:
+        while not self._log.follower.ended:
+            folded = self._log.follower.tail.number
+            try:
+                due = await self.step()
+            except ArcoError:
+                due = RETRY_SECONDS  # whoever asks for something meets the same trouble and says so
+            await self._wait(folded, due)
+
+    async def _wait(self, folded: int, due: float | None) -> None:
+        """Until something is folded after that segment, or so many seconds have passed."""
+        if self._watch.attempts:
+            due = LISTENING if due is None else min(due, LISTENING)
+        if due is None:
+            await self._log.follower.advanced(folded)
+            return
+        began, seconds = self._runtime.boottime(), max(due, 0.001)
+        try:
+            await self._runtime.timeout(seconds, self._log.follower.advanced(folded))
+        except TimeoutError:
+            self._check_awake(began + seconds)
+
+    def _check_awake(self, expected: float) -> None:
+        """Forget what was seen if this comes much later than expected: whoever stood still heard nobody."""
+        if self._runtime.boottime() - expected > LISTENING:
+            self._watch.forget()
+
+    async def step(self) -> float | None:
+        """Carry out everything that is due; seconds until the next may be, or None if only an event can say."""
+        began = self._runtime.boottime()
+        intents, due = await self._reconciled()
+        if not intents:
+            return due
+        if not await self._log.leads():
+            self._watch.forget()
+            return RETRY_SECONDS
+        # What was due on old rows may be settled by now: look at the end of the log before anything is done.
+        await self._log.current()
+        self._check_awake(began)
+        intents, due = await self._reconciled()
+        for intent in intents:
+            await self._carry_out(intent)
+        return 0.0 if intents else due
+
+    async def _reconciled(self) -> tuple[tuple[Intent, ...], float | None]:
+        replica = self._log.replica
+        claims: list[ClaimRow] = await replica.rows(CLAIMS, WORKSPACE)
+        runs: list[ActiveRunRow] = await replica.rows(ACTIVE_RUNS, WORKSPACE)
+        monotonic = self._runtime.boottime()
+        cancelling = frozenset(run.run_id for run in runs if run.state == RunState.CANCELLING)
+        self._watch.follow(claims, cancelling, monotonic)
+        found = reconcile(
+            claims,
+            runs,
+            self._watch.attempts,
+            now=self._runtime.now(),
+            monotonic=monotonic,
+            lag=self._log.follower.tail.number - replica.link.number,
+        )
+        return found.intents, found.due
+
+    async def _carry_out(self, intent: Intent) -> None:
+        match intent:
+            case Reap(attempt_id, reason):
+                await self._workspace.decide("activity", ReapAttempt(attempt_id, reason), actor=ACTOR)
+            case EndRun(run_id, kind, reason):
+                await self._workspace.decide("activity", CancelRun(run_id, kind, reason), actor=ACTOR)

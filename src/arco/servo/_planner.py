@@ -1,0 +1,178 @@
+"""The planner: from a project, a state and a request to a plan. A pure function: no clock, no chance, no IO.
+
+    select -> targets (units and their partitions) -> in topological order, for each task:
+        inputs (edges inside the plan, pins outside) -> must it run? -> task, or skip with a reason
+
+What is upstream of the selection is not added: it is pinned to its newest good version. In standard mode a partition
+whose version was made by the same code of the same inputs is skipped, unless a task of the plan comes before it. What
+cannot be compared always runs: assets without dependencies, and those made of something that is not pinned.
+"""
+
+from collections.abc import Mapping
+
+from arco.assets import AssetKind, Graph, Project, select
+from arco.core import Invalid, PartitionKey, shown
+from arco.domains.orchestration.plan import Output, Plan, Skip, Task, task_id_of, task_key_of
+from arco.servo._envelope import inputs_fingerprint
+from arco.servo._estimates import estimated_seconds
+from arco.servo._inputs import Needs, Planned, UnitInputs, World
+from arco.servo._planning_state import PlanningState
+from arco.servo._reasons import cannot_run, is_up_to_date, up_to_date
+from arco.servo._request import Mode, RunRequest, check_request, request_fingerprint
+from arco.servo._targets import Spaces, Target, find_targets
+
+__all__ = ["make_plan"]
+
+
+def make_plan(
+    project: Project,
+    ids: Mapping[str, str],
+    state: PlanningState,
+    request: RunRequest,
+    code_version: str,
+    *,
+    graph: Graph | None = None,
+) -> Plan:
+    """The plan of a request. `ids` are those of all assets by key; `code_version` is that of the project.
+
+    Who plans the same project often gives its `graph` too.
+    """
+    check_request(request)
+    graph = graph or Graph(project)
+    order = graph.order()
+    spaces = Spaces(request.at, state.dynamic)
+    targets, skips = find_targets(graph, select(request.selection, project, graph), request, spaces)
+    planner = _Planner(World(graph, ids, state, spaces), request, code_version, skips)
+    for stage in order:
+        for unit in stage:
+            if unit in targets:
+                planner.add_unit(targets[unit])
+    planner.check()
+    return Plan(
+        code_version=code_version,
+        catalog_position=state.catalog_position,
+        activity_position=state.activity_position,
+        request=request_fingerprint(request),
+        tasks=tuple(sorted(planner.tasks, key=lambda task: (task.stage, task.task_key))),
+        skips=tuple(sorted(planner.skips, key=lambda skip: (skip.asset_key, skip.partition_key))),
+    )
+
+
+class _Planner:
+    """Takes units in topological order."""
+
+    def __init__(self, world: World, request: RunRequest, code_version: str, skips: list[Skip]) -> None:
+        self.tasks: list[Task] = []
+        self.skips = skips
+        self._world = world
+        self._is_forced = request.mode is Mode.FORCE
+        self._code_version = code_version
+        self._only = set(request.only_tasks)
+        self._unseen = set(request.only_tasks)
+        self._failed: Invalid | None = None
+
+    def add_unit(self, target: Target) -> None:
+        """Plan or skip each partition of a unit."""
+        inputs = UnitInputs(self._world, target.outputs)
+        planned = self._world.planned[target.unit]
+        ids = [self._world.asset_id(definition.key) for definition in target.outputs]
+        for key in target.keys:
+            task_key = task_key_of(target.unit, self._world.text(key))
+            self._unseen.discard(task_key)
+            if self._only and task_key not in self._only:
+                continue
+            needs = self._needs(inputs, key)
+            outputs = tuple(
+                Output(asset_id, definition.key, self._world.partition_id(asset_id, key), key.canonical)
+                for asset_id, definition in zip(ids, target.outputs, strict=True)
+            )
+            if isinstance(needs, str):
+                self._skip(outputs, needs)
+                continue
+            reason = self._why_run(target, outputs, needs, is_root=inputs.is_root)
+            if reason is None:
+                self._skip(outputs, up_to_date(self._version_id(outputs[0])))
+                continue
+            planned[key.canonical] = Planned(task_key, needs.stage)
+            self.tasks.append(self._task(target, task_key, key, outputs, needs, reason))
+
+    def check(self) -> None:
+        """Refuse a request that names what is not there, or of which nothing can ever run."""
+        if self._unseen:
+            unknown = min(self._unseen)
+            raise Invalid(f"the selection has no task {shown(unknown)}; select its asset and its partition too")
+        if self._failed is not None and not self.tasks and not any(is_up_to_date(skip) for skip in self.skips):
+            raise self._failed
+
+    def _needs(self, inputs: UnitInputs, key: PartitionKey) -> Needs | str:
+        try:
+            return inputs.needs(key)
+        except Invalid as error:
+            self._failed = self._failed or error
+            return cannot_run(error.message)
+
+    def _why_run(self, target: Target, outputs: tuple[Output, ...], needs: Needs, *, is_root: bool) -> str | None:
+        """Why a task runs; None if it need not."""
+        why = "forced" if self._is_forced else self._why_stale(target, outputs, needs, is_root=is_root)
+        return None if why is None else f"{target.reason}; {why}"
+
+    def _why_stale(self, target: Target, outputs: tuple[Output, ...], needs: Needs, *, is_root: bool) -> str | None:
+        state = self._world.state
+        if needs.upstream:
+            more = len(needs.upstream) - 1
+            return f"{needs.upstream[0]} {f'and {more} more run' if more else 'runs'} before it"
+        if target.outputs[0].kind is AssetKind.OBSERVABLE:
+            return "what others make is looked at anew"
+        fingerprint = ""
+        for definition, output in zip(target.outputs, outputs, strict=True):
+            version = state.versions.get(output.asset_id, {}).get(output.partition_id)
+            if version is None:
+                return state.bad.get(output.asset_id, {}).get(output.partition_id, "no version exists yet")
+            if version.code_version != definition.code_version:
+                return f"its code changed since materialization {version.materialization_id}"
+            if is_root:
+                return "it has no dependencies, so it always runs"
+            if needs.unknown:
+                return f"whether {needs.unknown} changed is not known, so it always runs"
+            fingerprint = fingerprint or _fingerprint(needs)
+            if version.inputs_fingerprint != fingerprint:
+                return f"its inputs changed since materialization {version.materialization_id}"
+        return None
+
+    def _version_id(self, output: Output) -> str:
+        return self._world.state.versions[output.asset_id][output.partition_id].materialization_id
+
+    def _skip(self, outputs: tuple[Output, ...], reason: str) -> None:
+        self.skips += [Skip(output.asset_key, output.partition_key, reason) for output in outputs]
+
+    def _task(
+        self,
+        target: Target,
+        task_key: str,
+        key: PartitionKey,
+        outputs: tuple[Output, ...],
+        needs: Needs,
+        reason: str,
+    ) -> Task:
+        definition = target.outputs[0]
+        return Task(
+            task_key=task_key,
+            task_id=task_id_of(target.unit, key.canonical, self._code_version),
+            unit=target.unit,
+            partition_key=key.canonical,
+            outputs=outputs,
+            upstream=needs.upstream,
+            inputs=needs.inputs,
+            stage=needs.stage,
+            reason=reason,
+            retries=definition.retries,
+            timeout_seconds=definition.timeout_seconds,
+            heartbeat_seconds=definition.heartbeat_seconds,
+            estimated_seconds=estimated_seconds(self._world.state, outputs[0]),
+        )
+
+
+def _fingerprint(needs: Needs) -> str:
+    return inputs_fingerprint(
+        (source.asset_id, pin.partition_id, pin.materialization_id) for source in needs.inputs for pin in source.pins
+    )

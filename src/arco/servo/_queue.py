@@ -1,0 +1,103 @@
+"""The embedded queue: ready tasks are rows, taking one is an event, and who finds none waits for the log to move.
+
+There is nothing to enqueue and so nothing that can get lost between a queue and the log: a task is ready because of
+what is folded, and the claim that the owner decides is what hands it out. An idle worker waits here without a request
+to the store, until something is folded, a retry falls due, or its patience ends.
+"""
+
+from dataclasses import dataclass
+
+from arco.core import SECOND, derive_ulid, new_ulid
+from arco.domains.orchestration import (
+    ACTIVE_RUNS,
+    CLAIMS,
+    READY_TASKS,
+    WORKSPACE,
+    ActiveRunRow,
+    ClaimRow,
+    ClaimTasks,
+    ReadyTaskRow,
+    RunState,
+)
+from arco.runtime import OpenLog, Workspace
+from arco.state import OPERATIONS
+
+__all__ = ["EmbeddedQueue", "WorkerId"]
+
+
+@dataclass(frozen=True)
+class WorkerId:
+    """A worker and which of its lives this is: what an earlier one claimed is lost."""
+
+    name: str
+    session: str
+
+
+class EmbeddedQueue:
+    def __init__(self, workspace: Workspace) -> None:
+        self._workspace = workspace
+
+    @property
+    def _log(self) -> OpenLog:
+        return self._workspace.logs["activity"]
+
+    async def take(self, worker: WorkerId, slots: int, capacity: int, wait: float) -> list[ClaimRow]:
+        """Claim up to `slots` tasks, waiting so many seconds for the first. `capacity` is how many may run in all."""
+        runtime = self._workspace.runtime
+        ends = runtime.boottime() + wait
+        await self._log.current(strong=False)
+        while True:
+            folded = self._log.follower.tail.number
+            ready, due = await self._look(capacity)
+            if ready:
+                claimed = await self.claim(worker, slots, capacity)
+                if claimed:
+                    return claimed
+            left = ends - runtime.boottime()
+            if left <= 0 or self._log.follower.ended:
+                return []
+            try:
+                await runtime.timeout(left if due is None else min(left, due), self._log.follower.advanced(folded))
+            except TimeoutError:
+                continue
+
+    async def _look(self, capacity: int) -> tuple[bool, float | None]:
+        """Whether something may be claimed now, as far as this process knows, and else in how many seconds."""
+        replica, now = self._log.replica, self._workspace.runtime.now()
+        claims: list[ClaimRow] = await replica.rows(CLAIMS, WORKSPACE)
+        if len(claims) >= capacity:
+            return False, None
+        due: float | None = None
+        runs: list[ActiveRunRow] = await replica.rows(ACTIVE_RUNS, WORKSPACE)
+        for run in runs:
+            if run.state != RunState.RUNNING:
+                continue
+            if run.max_parallelism and sum(claim.run_id == run.run_id for claim in claims) >= run.max_parallelism:
+                continue
+            first: list[ReadyTaskRow] = await replica.page(READY_TASKS, run.run_id, None, 1)
+            if not first:
+                continue
+            if first[0].not_before <= now:
+                return True, None
+            left = (first[0].not_before - now) / SECOND
+            due = left if due is None else min(due, left)
+        return False, due
+
+    async def claim(self, worker: WorkerId, slots: int, capacity: int) -> list[ClaimRow]:
+        """Claim what the owner finds ready, without looking first; nothing is written if there is nothing."""
+        runtime = self._workspace.runtime
+        operation = new_ulid(runtime, runtime)
+        command = ClaimTasks(worker.name, worker.session, slots, capacity)
+        receipt = await self._workspace.decide("activity", command, actor=f"worker:{worker.name}", operation=operation)
+        await self._log.current(strong=False, min_position=receipt.position)
+        replica = self._log.replica
+        done = await replica.get(OPERATIONS, operation, operation)
+        if done is None:
+            return []  # somebody else was faster
+        found = []
+        for index in range(done.last - done.first + 1):
+            attempt = derive_ulid(done.received_at, f"{operation}:attempt:{index}")
+            row = await replica.get(CLAIMS, WORKSPACE, attempt)
+            if row is not None:
+                found.append(row)
+        return found

@@ -1,0 +1,328 @@
+"""Reading runs, tasks and plans for people: what there is, where it stands, and why."""
+
+from typing import Final
+
+from arco.catalog import check_limit, decode_cursor, encode_cursor, position_of_view
+from arco.core import NotFound, format_time, shown
+from arco.domains.orchestration import (
+    ATTEMPTS,
+    CLAIMS,
+    PLAN_TASKS,
+    RUN_LIST,
+    RUNS,
+    TASKS,
+    WORKSPACE,
+    AttemptRow,
+    ClaimRow,
+    Input,
+    Plan,
+    PlanTaskRow,
+    RunListRow,
+    RunRow,
+    RunState,
+    TaskRow,
+    TaskState,
+    attempt_key,
+)
+from arco.state import Replica, Snapshot
+from arco.wire import (
+    AttemptInfo,
+    InputInfo,
+    Page,
+    PlanInfo,
+    PlannedTaskInfo,
+    RunDetail,
+    RunExplanation,
+    RunSummary,
+    SkipInfo,
+    TaskDetail,
+    TaskHint,
+    TaskSummary,
+)
+
+__all__ = ["explain_run", "list_runs", "list_tasks", "plan_info", "run_detail", "task_detail"]
+
+View = Replica | Snapshot
+
+MAX_LISTED: Final = 1_000
+"""Tasks and skips of a plan that an answer lists."""
+
+MAX_SENTENCES: Final = 20
+
+
+async def list_runs(
+    view: View, state: str | None = None, cursor: str | None = None, limit: int = 50
+) -> Page[RunSummary]:
+    """Runs, newest first; with `state` only those that stand so."""
+    place = f"runs/{state or ''}"
+    last = decode_cursor(place, cursor, 1)
+    after, items = (None if last is None else last[0]), list[RunSummary]()
+    check_limit(limit)
+    while True:
+        rows: list[RunListRow] = await view.page(RUN_LIST, WORKSPACE, after, limit)
+        for row in rows:
+            run: RunRow | None = await view.get(RUNS, row.run_id, row.run_id)
+            if run is not None and (state is None or run.state == state):
+                items.append(await _summary(view, run))
+            after = row.order_key
+            if len(items) == limit:
+                break
+        if len(items) == limit or len(rows) < limit:
+            break
+    more = bool(after) and len(items) == limit and bool(await view.page(RUN_LIST, WORKSPACE, after, 1))
+    return Page[RunSummary](
+        items=items,
+        next_cursor=encode_cursor(place, (after or "",)) if more else None,
+        position=str(position_of_view(view)),
+    )
+
+
+async def find_run(view: View, run_id: str) -> RunRow:
+    row: RunRow | None = await view.get(RUNS, run_id, run_id)
+    if row is None or row.created_at is None:
+        raise NotFound(f"there is no run {shown(run_id)}; `arco runs list` shows those there are")
+    return row
+
+
+async def run_detail(view: View, run_id: str) -> RunDetail:
+    row = await find_run(view, run_id)
+    summary = await _summary(view, row)
+    return RunDetail(
+        **summary.model_dump(),
+        plan_id=row.plan_id,
+        code_version=row.code_version,
+        deployment_id=row.deployment_id,
+        failure_policy=row.failure_policy,
+        max_parallelism=row.max_parallelism,
+        timeout_seconds=row.timeout_seconds,
+        tags=row.tags,
+        first_failure=row.first_failure,
+    )
+
+
+async def _summary(view: View, row: RunRow) -> RunSummary:
+    running = 0
+    if not RunState(row.state).is_terminal:
+        claims: list[ClaimRow] = await view.rows(CLAIMS, WORKSPACE)
+        running = sum(claim.run_id == row.run_id for claim in claims)
+    return RunSummary(
+        run_id=row.run_id,
+        state=row.state,
+        selection=row.selection,
+        trigger=row.trigger,
+        rerun_of=row.rerun_of or None,
+        run_key=row.run_key or None,
+        mode=row.mode,
+        priority=row.priority,
+        task_count=row.task_count,
+        succeeded_count=row.succeeded_count,
+        failed_count=row.failed_count,
+        skipped_count=row.skipped_count,
+        cancelled_count=row.cancelled_count,
+        running_count=running,
+        triggered_by=row.triggered_by,
+        created_at=format_time(row.created_at or 0),
+        started_at=_time(row.started_at),
+        ended_at=_time(row.ended_at),
+        cancel_reason=row.cancel_reason,
+    )
+
+
+async def list_tasks(
+    view: View, run_id: str, state: str | None = None, cursor: str | None = None, limit: int = 100
+) -> Page[TaskSummary]:
+    """Tasks of a run in the order of their keys; with `state` only those that stand so."""
+    await find_run(view, run_id)
+    place = f"tasks/{run_id}/{state or ''}"
+    last = decode_cursor(place, cursor, 1)
+    after = None if last is None else (run_id, last[0])
+    items: list[TaskSummary] = []
+    check_limit(limit)
+    while True:
+        rows: list[TaskRow] = await view.page(TASKS, run_id, after, limit)
+        for row in rows:
+            if state is None or row.state == state:
+                items.append(_task(row))
+            after = (run_id, row.task_key)
+            if len(items) == limit:
+                break
+        if len(items) == limit or len(rows) < limit:
+            break
+    more = after is not None and len(items) == limit and bool(await view.page(TASKS, run_id, after, 1))
+    return Page[TaskSummary](
+        items=items,
+        next_cursor=encode_cursor(place, (after[1],)) if more and after is not None else None,
+        position=str(position_of_view(view)),
+    )
+
+
+async def find_task(view: View, run_id: str, task_key: str) -> TaskRow:
+    await find_run(view, run_id)
+    row: TaskRow | None = await view.get(TASKS, run_id, (run_id, task_key))
+    if row is None:
+        raise NotFound(f"the run {run_id} has no task {shown(task_key)}; `arco runs show {run_id}` lists its tasks")
+    return row
+
+
+async def task_detail(view: View, run_id: str, task_key: str) -> TaskDetail:
+    row = await find_task(view, run_id, task_key)
+    planned: PlanTaskRow | None = await view.get(PLAN_TASKS, run_id, (run_id, task_key))
+    attempts = []
+    for number in range(1, row.attempt + 1):
+        attempt: AttemptRow | None = await view.get(ATTEMPTS, run_id, (run_id, task_key, attempt_key(number)))
+        if attempt is not None:
+            attempts.append(_attempt(number, attempt))
+    return TaskDetail(
+        **_task(row).model_dump(),
+        upstream=list(planned.upstream) if planned else [],
+        downstream=list(planned.downstream) if planned else [],
+        inputs=[_input(given) for given in planned.inputs] if planned else [],
+        outputs=[output.asset_key for output in planned.outputs] if planned else [],
+        attempts=attempts,
+    )
+
+
+def _task(row: TaskRow) -> TaskSummary:
+    return TaskSummary(
+        task_key=row.task_key,
+        asset_key=row.asset_key,
+        partition_key=row.partition_key,
+        stage=row.stage,
+        state=row.state,
+        attempt=row.attempt,
+        worker=row.worker or None,
+        started_at=_time(row.started_at),
+        ended_at=_time(row.ended_at),
+        retry_at=_time(row.retry_not_before) if row.state == TaskState.RETRY_WAIT else None,
+        error_category=row.error_category,
+        error=row.error,
+        hints=[TaskHint(action=hint.action, command=hint.command or None) for hint in row.hints],
+        reason=row.reason,
+    )
+
+
+def _attempt(number: int, row: AttemptRow) -> AttemptInfo:
+    return AttemptInfo(
+        attempt=number,
+        attempt_id=row.attempt_id,
+        state=row.state,
+        worker=row.worker,
+        claimed_at=_time(row.claimed_at),
+        ended_at=_time(row.ended_at),
+        error_category=row.error_category,
+        error_type=row.error_type,
+        error=row.error,
+        traceback=row.traceback,
+        materialization_ids=list(row.materialization_ids),
+        log_chunks=row.log_chunks,
+        log_bytes=row.log_bytes,
+        log_truncated=row.log_truncated,
+    )
+
+
+def _input(given: Input) -> InputInfo:
+    pinned = sum(bool(pin.materialization_id) for pin in given.pins)
+    return InputInfo(
+        asset_key=given.asset_key, parameter=given.parameter, versions=pinned, from_run=len(given.pins) - pinned
+    )
+
+
+def _time(moment: int | None) -> str | None:
+    return None if moment is None else format_time(moment)
+
+
+def plan_info(plan: Plan, plan_id: str) -> PlanInfo:
+    """A plan as people read it."""
+    return PlanInfo(
+        plan_id=plan_id,
+        code_version=plan.code_version,
+        catalog_position=plan.catalog_position,
+        activity_position=plan.activity_position,
+        task_count=len(plan.tasks),
+        stage_count=max((task.stage for task in plan.tasks), default=-1) + 1,
+        estimated_seconds=_longest(plan),
+        tasks=[
+            PlannedTaskInfo(
+                task_key=task.task_key,
+                task_id=task.task_id,
+                stage=task.stage,
+                outputs=[output.asset_key for output in task.outputs],
+                upstream=list(task.upstream),
+                inputs=[_input(given) for given in task.inputs],
+                reason=task.reason,
+                estimated_seconds=task.estimated_seconds,
+            )
+            for task in plan.tasks[:MAX_LISTED]
+        ],
+        skips=[
+            SkipInfo(asset_key=skip.asset_key, partition_key=skip.partition_key, reason=skip.reason)
+            for skip in plan.skips[:MAX_LISTED]
+        ],
+        truncated=max(len(plan.tasks), len(plan.skips)) > MAX_LISTED,
+    )
+
+
+def _longest(plan: Plan) -> float | None:
+    """Seconds of the longest chain of tasks, as far as their durations are known."""
+    ends: dict[str, float] = {}
+    known = False
+    for task in plan.tasks:
+        known = known or task.estimated_seconds is not None
+        before = max((ends.get(key, 0.0) for key in task.upstream), default=0.0)
+        ends[task.task_key] = before + (task.estimated_seconds or 0.0)
+    return round(max(ends.values(), default=0.0), 3) if known else None
+
+
+async def explain_run(view: View, run_id: str) -> RunExplanation:
+    """Why a run is where it is: what failed first, what followed from it, what it waits for."""
+    run = await find_run(view, run_id)
+    tasks: list[TaskRow] = await view.rows(TASKS, run_id)
+    failed = [task for task in tasks if task.state == TaskState.FAILED]
+    failed.sort(key=lambda task: (task.task_key != run.first_failure, task.ended_at or 0, task.task_key))
+    causes = [
+        f"{task.task_key} failed in attempt {task.attempt} ({task.error_category or 'unknown'}): {task.error or '?'}"
+        for task in failed[:MAX_SENTENCES]
+    ]
+    skipped = [task for task in tasks if task.state in (TaskState.SKIPPED, TaskState.CANCELLED)]
+    causes += [f"{task.task_key} was {task.state.lower()}: {task.reason}" for task in skipped[:MAX_SENTENCES]]
+    if len(failed) + len(skipped) > 2 * MAX_SENTENCES:
+        causes.append(f"... and more: {len(failed)} failed, {len(skipped)} were skipped or cancelled in all")
+    hints = {(hint.action, hint.command): hint for task in failed for hint in task.hints}
+    return RunExplanation(
+        run_id=run_id,
+        state=run.state,
+        summary=_summary_text(run),
+        causes=causes,
+        waiting=_waiting(tasks),
+        hints=[TaskHint(action=hint.action, command=hint.command or None) for hint in hints.values()],
+    )
+
+
+def _summary_text(run: RunRow) -> str:
+    done = f"{run.succeeded_count} of {run.task_count} tasks succeeded"
+    rest = [
+        f"{count} {word}"
+        for count, word in (
+            (run.failed_count, "failed"),
+            (run.skipped_count, "skipped"),
+            (run.cancelled_count, "cancelled"),
+        )
+        if count
+    ]
+    why = f"; {run.cancel_reason}" if run.cancel_reason else ""
+    return f"{run.state}: {', '.join([done, *rest])}{why}"
+
+
+def _waiting(tasks: list[TaskRow]) -> list[str]:
+    found = []
+    for task in tasks:
+        if task.state == TaskState.RUNNING:
+            found.append(
+                f"{task.task_key} runs on {task.worker} since {_time(task.started_at)}, attempt {task.attempt}"
+            )
+        elif task.state == TaskState.RETRY_WAIT:
+            found.append(f"{task.task_key} is tried again at {_time(task.retry_not_before)}: {task.error or ''}")
+        elif task.state == TaskState.READY:
+            found.append(f"{task.task_key} is ready and waits for a worker since {_time(task.ready_at)}")
+    more = [f"... and {len(found) - MAX_SENTENCES} more"] if len(found) > MAX_SENTENCES else []
+    return found[:MAX_SENTENCES] + more

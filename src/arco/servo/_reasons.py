@@ -1,0 +1,77 @@
+"""Reasons: why a task is in a plan, and why something that was asked for is not. Sentences for people.
+
+The first words of a skip's reason tell programs its kind (`SkipKind`); nothing else in a reason is for programs.
+"""
+
+from collections.abc import Sequence
+from enum import StrEnum
+from shlex import quote
+
+from arco.domains.orchestration.plan import Skip, task_key_of
+
+__all__ = [
+    "SkipKind",
+    "cannot_run",
+    "external",
+    "is_up_to_date",
+    "missing_input",
+    "selected_by",
+    "skip_kind",
+    "up_to_date",
+]
+
+
+class SkipKind(StrEnum):
+    """The words with which the reason of a skip begins."""
+
+    UP_TO_DATE = "up to date"
+    EXTERNAL = "external"
+    """Somebody else makes it."""
+    CANNOT_RUN = "cannot run"
+    """Something has to be done first."""
+
+
+def skip_kind(skip: Skip) -> SkipKind:
+    return SkipKind(skip.reason.partition(":")[0])
+
+
+def is_up_to_date(skip: Skip) -> bool:
+    return skip_kind(skip) is SkipKind.UP_TO_DATE
+
+
+def selected_by(selection: str, chosen: Sequence[str], others: Sequence[str]) -> str:
+    """Why a unit is asked for: `others` are made by the same function as the `chosen` and come with them."""
+    if not others:
+        return f"selected by `{selection}`"
+    makes = "one function makes them all"
+    return f"{_listed(chosen)} selected by `{selection}`, and with it {_listed(others)}: {makes}"
+
+
+def up_to_date(materialization_id: str) -> str:
+    return f"{SkipKind.UP_TO_DATE}: same code and same inputs as materialization {materialization_id}"
+
+
+def external() -> str:
+    return f"{SkipKind.EXTERNAL}: somebody else makes it, so there is nothing to run"
+
+
+def cannot_run(why: str) -> str:
+    return f"{SkipKind.CANNOT_RUN}: {why}"
+
+
+def missing_input(own: str, partition: str, needed: str, needed_partition: str, why: str) -> str:
+    """A partition of the asset `own` needs one of the asset `needed`, which has no good version."""
+    # Where both have the same partition, one run can make them; else what is missing is made by itself.
+    first = own if partition == needed_partition else needed
+    text = task_key_of(needed, needed_partition)
+    return cannot_run(f"it needs {text}, and {why}; make that first with `{_command(first, needed_partition)}`")
+
+
+def _command(key: str, partition: str) -> str:
+    """How to run an asset with all that it is made of."""
+    options = "".join(f" --partition {quote(part)}" for part in partition.split(",") if part)
+    return f"arco run +{key}{options}"
+
+
+def _listed(keys: Sequence[str]) -> str:
+    return " and ".join((", ".join(keys[:-1]), keys[-1])) if len(keys) > 1 else keys[0]

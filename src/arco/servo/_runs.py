@@ -1,0 +1,206 @@
+"""`Runs`: from a request to a plan to a run. Every trigger goes this way, so that no two of them can disagree.
+
+    request -> plan_run -> TriggerRun, decided by the owner of the log
+
+A plan too large for an event is stored as a blob first.
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+import msgspec
+
+from arco.core import NotFound, Refused, derive_ulid, fingerprint
+from arco.domains.deployments import CurrentDeployment
+from arco.domains.orchestration import (
+    RUN_KEYS,
+    RUNS,
+    TASKS,
+    CancelRun,
+    FailurePolicy,
+    Plan,
+    RunKeyRow,
+    RunRow,
+    RunState,
+    TaskRow,
+    TaskState,
+    TriggerRun,
+    plan_fingerprint,
+)
+from arco.log import Blobs, Receipt
+from arco.runtime import Workspace
+from arco.servo._planning import Projects, plan_run
+from arco.servo._request import Mode, RunRequest, request_fingerprint
+from arco.state import OPERATIONS, Replica, Snapshot
+from arco.storage import Role
+
+__all__ = ["Asked", "Planned", "Runs", "Triggered", "trigger_fingerprint"]
+
+INLINE_BYTES: Final = 256 << 10
+"""A plan up to this size stands in its event."""
+
+
+@dataclass(frozen=True)
+class Asked:
+    """Who asks, and the identity of the request."""
+
+    actor: str
+    key: str = ""
+    operation: str = ""
+    correlation: str = ""
+    traceparent: str = ""
+
+
+@dataclass(frozen=True)
+class Planned:
+    plan: Plan
+    plan_id: str
+    deployment: CurrentDeployment
+    request: RunRequest
+
+
+@dataclass(frozen=True)
+class Triggered:
+    run_id: str
+    receipt: Receipt
+    is_new: bool
+    """False if the run key or the request key stood for this run already."""
+
+
+class Runs:
+    def __init__(self, workspace: Workspace, projects: Projects) -> None:
+        self._workspace = workspace
+        self._projects = projects
+
+    async def plan(self, request: RunRequest) -> Planned:
+        """What a run of this request would do now."""
+        found = await plan_run(self._workspace, request, self._projects)
+        return Planned(found.plan, plan_fingerprint(found.plan), found.deployment, request)
+
+    async def trigger(self, request: RunRequest, asked: Asked) -> Triggered:
+        """Plan a request and start it. A run key that stands for a run already gives that run, whatever is deployed."""
+        known = await self._known(request) if request.run_key else None
+        command = await self._command(await self.plan(request)) if known is None else _again(request, known)
+        receipt = await self._workspace.decide(
+            "activity",
+            command,
+            actor=asked.actor,
+            key=asked.key,
+            operation=asked.operation,
+            correlation=asked.correlation,
+            traceparent=asked.traceparent,
+            asked=trigger_fingerprint(request),
+        )
+        return await self.found(request, receipt)
+
+    async def _known(self, request: RunRequest) -> RunRow | None:
+        """The run that the run key stands for, if there is one."""
+
+        async def find(view: Replica | Snapshot) -> RunRow | None:
+            key: RunKeyRow | None = await view.get(RUN_KEYS, request.run_key, request.run_key)
+            row: RunRow | None = None if key is None else await view.get(RUNS, key.run_id, key.run_id)
+            return row
+
+        row, _ = await self._workspace.logs["activity"].read(find)
+        return row
+
+    async def _command(self, planned: Planned) -> TriggerRun:
+        request, plan = planned.request, planned.plan
+        encoded = msgspec.json.encode(plan)
+        inline = len(encoded) <= INLINE_BYTES
+        return TriggerRun(
+            plan_id=planned.plan_id,
+            code_version=plan.code_version,
+            deployment_id=planned.deployment.deployment_id,
+            request_fingerprint=request_fingerprint(request),
+            selection=request.selection,
+            task_count=len(plan.tasks),
+            plan=plan if inline else None,
+            plan_blob="" if inline else await Blobs(self._workspace.handle(Role.OWNER)).put(encoded),
+            trigger="rerun" if request.rerun_of else "manual",
+            rerun_of=request.rerun_of,
+            run_key=request.run_key,
+            mode=request.mode,
+            failure_policy=request.failure_policy,
+            max_parallelism=request.max_parallelism,
+            timeout_seconds=request.timeout_seconds,
+            priority=request.priority,
+            tags=request.tags,
+            partitions=request.partitions,
+        )
+
+    async def found(self, request: RunRequest, receipt: Receipt) -> Triggered:
+        """The run that a trigger made, or found under its run key."""
+
+        async def find(view: Replica | Snapshot) -> tuple[str, bool]:
+            operation = await view.get(OPERATIONS, receipt.operation, receipt.operation)
+            made = "" if operation is None else derive_ulid(operation.received_at, f"{receipt.operation}:run")
+            run_key = request.run_key
+            key: RunKeyRow | None = await view.get(RUN_KEYS, run_key, run_key) if run_key else None
+            run_id = made if key is None else key.run_id
+            return run_id, run_id == made and not receipt.replayed
+
+        (run_id, is_new), _ = await self._workspace.logs["activity"].read(
+            find, strong=False, min_position=receipt.position
+        )
+        return Triggered(run_id, receipt, is_new)
+
+    async def cancel(self, run_id: str, reason: str, asked: Asked) -> Receipt:
+        """Nothing new begins; what runs is told to stop. A run that is over, or cancelled already, stays as it is."""
+        return await self._workspace.decide(
+            "activity",
+            CancelRun(run_id, reason=reason or f"cancelled by {asked.actor}"),
+            actor=asked.actor,
+            key=asked.key,
+            operation=asked.operation,
+            correlation=asked.correlation,
+            traceparent=asked.traceparent,
+        )
+
+    async def request_again(self, run_id: str, *, from_failure: bool, at: int) -> RunRequest:
+        """The request of a run once more, on what is deployed now: its tasks, or only those that did not succeed."""
+
+        async def find(view: Replica | Snapshot) -> tuple[RunRow | None, list[TaskRow]]:
+            return await view.get(RUNS, run_id, run_id), await view.rows(TASKS, run_id)
+
+        (run, tasks), _ = await self._workspace.logs["activity"].read(find)
+        if run is None:
+            raise NotFound(f"there is no run {run_id}; `arco runs list` shows those there are")
+        if not RunState(run.state).is_terminal:
+            raise Refused(f"the run {run_id} is {run.state}; wait until it ends, or cancel it first")
+        if not tasks:
+            raise Refused(f"the run {run_id} had nothing to do, so there is nothing to run again; trigger a new one")
+        wanted = tuple(sorted(task.task_key for task in tasks if not from_failure or task.state != TaskState.SUCCEEDED))
+        if not wanted:
+            raise Refused(f"all tasks of the run {run_id} succeeded; to run them again leave out --from-failure")
+        return RunRequest(
+            selection=run.selection,
+            partitions=run.partitions,
+            mode=Mode.FORCE,
+            failure_policy=FailurePolicy(run.failure_policy),
+            max_parallelism=run.max_parallelism,
+            timeout_seconds=run.timeout_seconds,
+            priority=run.priority,
+            tags=run.tags,
+            at=at,
+            rerun_of=run_id,
+            only_tasks=wanted,
+        )
+
+
+def trigger_fingerprint(request: RunRequest) -> str:
+    """What is asked, for the request key: unlike the request's own fingerprint it has the run key in it."""
+    return fingerprint([request_fingerprint(request), request.run_key])
+
+
+def _again(request: RunRequest, known: RunRow) -> TriggerRun:
+    """A trigger that needs no plan because its run key stands for a run. The owner of the log compares the requests."""
+    return TriggerRun(
+        plan_id=known.plan_id,
+        code_version=known.code_version,
+        deployment_id=known.deployment_id,
+        request_fingerprint=request_fingerprint(request),
+        selection=request.selection,
+        task_count=known.task_count,
+        run_key=request.run_key,
+    )

@@ -1,0 +1,57 @@
+"""`Servo`: orchestration of one open workspace, as the API and the simulation use it."""
+
+import re
+from typing import Final
+
+from arco.assets import Project
+from arco.core import Invalid
+from arco.domains.deployments import CURRENT_DEPLOYMENT, WORKSPACE, CurrentDeployment
+from arco.runtime import Workspace
+from arco.servo._controllers import Watch
+from arco.servo._loop import Controllers
+from arco.servo._planning import Projects
+from arco.servo._runs import Runs
+from arco.servo._tokens import check_callback
+from arco.servo._work import Relay, Work
+from arco.state import View
+
+__all__ = ["Servo"]
+
+_SHA256: Final = re.compile(r"[0-9a-f]{64}", re.ASCII)
+
+
+class Servo:
+    """`secret` is what the deployment's processes share: envelopes and callbacks are signed with keys made of it."""
+
+    def __init__(self, workspace: Workspace, secret: bytes, relay: Relay | None = None) -> None:
+        self.workspace = workspace
+        self.projects = Projects()
+        self.watch = Watch()
+        self.runs = Runs(workspace, self.projects)
+        self.work = Work(workspace, self.projects, self.watch, secret, relay)
+        self.controllers = Controllers(workspace, self.watch)
+        self._secret = secret
+
+    def start(self) -> None:
+        """Act when time makes it necessary, until `stop`."""
+        self.controllers.start()
+
+    async def stop(self) -> None:
+        await self.controllers.stop()
+
+    async def current_project(self, catalog: View) -> Project:
+        """What is deployed in a state of the catalog; empty before the first deployment."""
+        row: CurrentDeployment | None = await catalog.get(CURRENT_DEPLOYMENT, WORKSPACE, WORKSPACE)
+        return Project(()) if row is None else (await self.projects.get(self.workspace, row.manifest)).project
+
+    def check_callback(self, attempt_id: str, token: str) -> None:
+        """`Unauthenticated` unless the token is that of this attempt."""
+        scope = self.workspace.scope
+        check_callback(self._secret, token, scope.tenant, scope.workspace, attempt_id, self.workspace.runtime.now())
+
+    @staticmethod
+    def code_path(sha256: str) -> str:
+        """Where an archive of code lies."""
+        if _SHA256.fullmatch(sha256) is None:
+            raise Invalid("code is named by 64 lower-case hex digits of its sha256")
+        return f"code/{sha256}.zip"

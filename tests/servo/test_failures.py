@@ -1,0 +1,111 @@
+"""Failures: categories by class and message, retries by class, hints that can be typed."""
+
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from arco.assets import Retries
+from arco.core import Invalid, LostObject, RateLimited, Unavailable
+from arco.domains.orchestration.events import FailureCategory as C
+from arco.domains.orchestration.events import TaskFailure
+from arco.servo._failures import MAX_MESSAGE, MAX_TRACEBACK, classify, hints_for, is_retryable
+from arco.storage import StoreFailed
+from arco.worker._errors import ChecksFailed, DriverLost, SchemaViolation, SecretMissing
+
+
+def lineage_of(kind: type[BaseException]) -> tuple[str, ...]:
+    return tuple(f"{each.__module__}.{each.__qualname__}" for each in kind.__mro__ if each is not object)
+
+
+def classified(
+    kind: type[BaseException] | tuple[str, ...], message: str = "", retries: Retries | None = None
+) -> TaskFailure:
+    lineage = kind if isinstance(kind, tuple) else lineage_of(kind)
+    return classify(lineage, message, "", retries or Retries(), run_id="R", task_key="n.a[date=2025-01-01]")
+
+
+@pytest.mark.parametrize(
+    ("kind", "message", "category"),
+    [
+        (ValueError, "", C.TRANSFORM_ERROR),
+        (KeyError, "x", C.TRANSFORM_ERROR),
+        (RecursionError, "", C.TRANSFORM_ERROR),
+        (SystemExit, "", C.TRANSFORM_ERROR),
+        (MemoryError, "", C.RESOURCE_EXHAUSTED),
+        (OSError, "[Errno 28] No space left on device", C.RESOURCE_EXHAUSTED),
+        (OSError, "[Errno 5] Input/output error", C.STORAGE_ERROR),
+        (TimeoutError, "", C.TIMEOUT),
+        (("requests.exceptions.ReadTimeout", "requests.exceptions.Timeout", "builtins.OSError"), "", C.TIMEOUT),
+        (ConnectionRefusedError, "", C.UPSTREAM_FAILURE),
+        (("requests.exceptions.HTTPError", "builtins.OSError"), "503 Server Error", C.UPSTREAM_FAILURE),
+        (("requests.exceptions.HTTPError", "builtins.OSError"), "429 Client Error", C.RATE_LIMITED),
+        (("openai.RateLimitError", "builtins.Exception"), "", C.RATE_LIMITED),
+        (FileNotFoundError, "", C.MISSING_DEPENDENCY),
+        (LostObject, "", C.MISSING_DEPENDENCY),
+        (ModuleNotFoundError, "No module named 'x'", C.CONFIGURATION_ERROR),
+        (SyntaxError, "", C.CONFIGURATION_ERROR),
+        (PermissionError, "", C.CONFIGURATION_ERROR),
+        (Invalid, "", C.CONFIGURATION_ERROR),
+        (SecretMissing, "", C.CONFIGURATION_ERROR),
+        (RateLimited, "", C.RATE_LIMITED),
+        (Unavailable, "", C.UPSTREAM_FAILURE),
+        (StoreFailed, "", C.STORAGE_ERROR),
+        (SchemaViolation, "", C.SCHEMA_VIOLATION),
+        (("pyarrow.lib.ArrowTypeError", "builtins.TypeError"), "", C.SCHEMA_VIOLATION),
+        (ChecksFailed, "", C.DATA_QUALITY_FAILURE),
+        (DriverLost, "", C.WORKER_LOST),
+        ((), "", C.TRANSFORM_ERROR),
+    ],
+)
+def test_categories(kind: type[BaseException] | tuple[str, ...], message: str, category: C) -> None:
+    assert classified(kind, message).category is category
+
+
+def test_what_may_pass_by_itself() -> None:
+    assert classified(TimeoutError).is_transient
+    assert classified(DriverLost).is_transient
+    assert not classified(ValueError).is_transient
+    assert not classified(SchemaViolation).is_transient
+
+
+@pytest.mark.parametrize(
+    ("retries", "expected"),
+    [
+        (Retries(), True),
+        (Retries(on=("ConnectionError",)), True),
+        (Retries(on=("builtins.ConnectionResetError",)), True),
+        (Retries(on=("builtins.OSError",)), True),
+        (Retries(on=("ValueError",)), False),
+        (Retries(on=("other.ConnectionResetError",)), False),
+        (Retries(never=("OSError",)), False),
+        (Retries(on=("ConnectionError",), never=("ConnectionResetError",)), False),
+    ],
+)
+def test_retries_name_classes_and_what_derives_from_them(retries: Retries, expected: bool) -> None:
+    assert is_retryable(lineage_of(ConnectionResetError), retries) is expected
+    assert classified(ConnectionResetError, retries=retries).retryable is expected
+
+
+@given(st.sampled_from(list(C)), st.text(), st.text())
+def test_every_category_has_hints_whose_commands_hold_what_they_name(category: C, run_id: str, task_key: str) -> None:
+    hints = hints_for(category, run_id, task_key)
+    assert hints
+    assert all(hint.action for hint in hints)
+
+
+def test_commands_can_be_typed_as_they_are() -> None:
+    commands = [hint.command for hint in hints_for(C.TRANSFORM_ERROR, "R", "n.a[date=2025-01-01]")]
+    assert commands[0] == "arco runs logs R --task 'n.a[date=2025-01-01]'"
+    everything = " ".join(hint.command for category in C for hint in hints_for(category, "R", "n.a"))
+    assert not re.search(r"[{}]", everything)
+
+
+@given(st.text(max_size=50).map(lambda text: text * 1000))
+def test_texts_have_a_greatest_length_and_keep_both_ends(text: str) -> None:
+    failure = classify(("builtins.ValueError",), text, text, Retries(), run_id="R", task_key="t")
+    assert len(failure.message) <= MAX_MESSAGE
+    assert len(failure.traceback) <= MAX_TRACEBACK
+    assert text.startswith(failure.message[:100])
+    assert text.endswith(failure.message[-100:])

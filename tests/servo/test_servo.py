@@ -1,0 +1,160 @@
+"""From a deployed project to a finished run, through the service that the API and the workers use."""
+
+import pytest
+
+from arco.assets import Retries
+from arco.core import Conflict
+from arco.domains.orchestration import Outcome
+from arco.servo import WorkerId
+from tests.servo.world import ASKED, World, chain, fan, project, run_world
+
+
+def test_a_chain_runs_in_order_and_a_second_run_finds_nothing_to_do_but_its_root() -> None:
+    async def work(world: World) -> tuple[list[str], str, list[str], list[str]]:
+        run_id = await world.trigger()
+        done = await world.work_off()
+        again = await world.trigger()
+        return done, (await world.run_row(run_id)).state, await world.work_off(), sorted(await world.states(again))
+
+    done, state, again, tasks = run_world(work, deployed=project(chain(5)))
+    assert done == [f"n.a{i:04d}" for i in range(5)]
+    assert state == "SUCCEEDED"
+    assert again == done  # its root always runs, and what is made of it with it
+    assert tasks == done
+
+
+def test_a_finish_claims_what_it_made_ready_in_the_same_append() -> None:
+    async def work(world: World) -> tuple[int, list[str]]:
+        await world.trigger()
+        claimed = await world.claim()
+        before = world.workspace.logs["activity"].follower.tail.number
+        seen = []
+        while claimed:
+            seen.append(claimed[0].task_key)
+            claimed = await world.finish(claimed[0], slots=1)
+        return world.workspace.logs["activity"].follower.tail.number - before, seen
+
+    appends, seen = run_world(work, deployed=project(chain(10)))
+    assert seen == [f"n.a{i:04d}" for i in range(10)]
+    assert appends == 10
+
+
+def test_a_fan_runs_side_by_side_and_reads_what_the_run_wrote() -> None:
+    async def work(world: World) -> tuple[int, set[int], str]:
+        run_id = await world.trigger()
+        (first,) = await world.claim(10)
+        middle = await world.finish(first, slots=100)
+        wrote = first.outputs[0].materialization_id
+        read = {envelope.inputs[0].pins[0].materialization_id == wrote for envelope in middle}
+        last = []
+        for envelope in middle:
+            last += await world.finish(envelope, slots=1)
+        await world.finish(last[0])
+        assert read == {True}
+        assert len(last[0].inputs) == 40
+        return len(middle), {len(given.pins) for given in last[0].inputs}, (await world.run_row(run_id)).state
+
+    assert run_world(work, deployed=project(fan(40))) == (40, {1}, "SUCCEEDED")
+
+
+def test_a_failure_is_retried_after_its_delay_and_then_counts() -> None:
+    async def work(world: World) -> tuple[list[str], float, str, dict[str, str]]:
+        run_id = await world.trigger()
+        attempts = []
+        waited = 0.0
+        for _ in range(3):
+            before = world.runtime.boottime()
+            (claimed,) = await world.claim(wait=60)
+            waited += world.runtime.boottime() - before
+            attempts.append(f"{claimed.task_key}#{claimed.attempt}")
+            await world.finish(claimed, Outcome.FAILED, retryable=True)
+        return attempts, waited, (await world.run_row(run_id)).state, await world.states(run_id)
+
+    given = project(chain(2), retries=Retries(count=2, delay_seconds=1.0, jitter=0.0))
+    attempts, waited, state, states = run_world(work, deployed=given)
+    assert attempts == ["n.a0000#1", "n.a0000#2", "n.a0000#3"]
+    assert waited == pytest.approx(3.0, abs=0.2)
+    assert state == "FAILED"
+    assert states == {"n.a0000": "FAILED", "n.a0001": "SKIPPED"}
+
+
+def test_the_result_of_an_attempt_that_is_over_is_stale_and_a_repetition_is_not() -> None:
+    async def work(world: World) -> str:
+        await world.trigger()
+        (claimed,) = await world.claim()
+        await world.finish(claimed)
+        with pytest.raises(Conflict) as caught:
+            await world.finish(claimed, Outcome.FAILED)
+        return str(caught.value.details["code"])
+
+    assert run_world(work, deployed=project(chain(1))) == "stale_attempt"
+
+
+def test_a_silent_worker_is_given_up_after_its_time_and_a_beating_one_is_not() -> None:
+    async def work(world: World) -> tuple[list[tuple[int, str]], str]:
+        world.servo.start()
+        run_id = await world.trigger()
+        (first,) = await world.claim()
+        for _ in range(20):
+            await world.runtime.sleep(30)
+            await world.servo.work.beat_here(first.attempt_id)
+        kept = await world.states(run_id)
+        assert kept == {"n.a0000": "RUNNING"}
+        (second,) = await world.claim(wait=600)
+        await world.finish(second)
+        await world.servo.stop()
+        return [(first.attempt, first.task_key), (second.attempt, second.task_key)], (await world.run_row(run_id)).state
+
+    tried, state = run_world(work, deployed=project(chain(1)))
+    assert tried == [(1, "n.a0000"), (2, "n.a0000")]
+    assert state == "SUCCEEDED"
+
+
+def test_a_cancelled_run_begins_nothing_and_tells_what_runs_to_stop() -> None:
+    async def work(world: World) -> tuple[bool, str, str, dict[str, str]]:
+        run_id = await world.trigger()
+        (claimed,) = await world.claim()
+        await world.servo.runs.cancel(run_id, "enough", ASKED)
+        assert await world.claim() == []
+        between = (await world.run_row(run_id)).state
+        beat = await world.servo.work.beat_here(claimed.attempt_id)
+        await world.finish(claimed, Outcome.CANCELLED)
+        return beat.cancel, between, (await world.run_row(run_id)).state, await world.states(run_id)
+
+    told, between, after, states = run_world(work, deployed=project(chain(2)))
+    assert told
+    assert (between, after) == ("CANCELLING", "CANCELLED")
+    assert states == {"n.a0000": "CANCELLED", "n.a0001": "CANCELLED"}
+
+
+def test_a_run_that_takes_too_long_ends_as_failed() -> None:
+    async def work(world: World) -> str:
+        world.servo.start()
+        run_id = await world.trigger(timeout_seconds=100.0)
+        await world.runtime.sleep(101)
+        await world.servo.stop()
+        return (await world.run_row(run_id)).state
+
+    assert run_world(work, deployed=project(chain(1))) == "FAILED"
+
+
+def test_a_worker_that_begins_anew_gives_up_what_it_had() -> None:
+    async def work(world: World) -> list[int]:
+        await world.trigger()
+        (first,) = await world.claim()
+        await world.servo.work.open_session(WorkerId("w1", "s2"))
+        (second,) = await world.claim(wait=60, worker=WorkerId("w1", "s2"))
+        return [first.attempt, second.attempt]
+
+    assert run_world(work, deployed=project(chain(1))) == [1, 2]
+
+
+def test_a_run_key_stands_for_one_run_and_conflicts_with_another_request() -> None:
+    async def work(world: World) -> tuple[bool, list[str]]:
+        first = await world.trigger("n.a0000", run_key="daily")
+        again = await world.trigger("n.a0000", run_key="daily")
+        with pytest.raises(Conflict) as caught:
+            await world.trigger("*", run_key="daily")
+        return first == again, sorted(caught.value.details)
+
+    assert run_world(work, deployed=project(chain(2))) == (True, ["given", "run_id", "stored"])
