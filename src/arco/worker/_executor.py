@@ -1,0 +1,364 @@
+"""`Executor`: how a task is carried out inside a driver. `PythonExecutor` calls a function in this process, or hands a
+query to DuckDB; engines that live elsewhere are other executors.
+
+A task is: load what it reads, call what makes it, store what that returned, look at it with the checks. Nothing is
+visible to others until the worker has told of it.
+"""
+
+import asyncio
+import importlib
+import inspect
+import os
+import re
+import sys
+import threading
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, date, datetime
+from pathlib import Path
+from typing import Any, Final, Protocol
+
+from arco.assets import (
+    All,
+    AssetDefinition,
+    AssetKind,
+    Custom,
+    Dependency,
+    TimePartitions,
+    Window,
+    partition_text,
+    window_of,
+)
+from arco.core import SECOND, Invalid, LostObject, PartitionKey
+from arco.sdk import CheckResult, Context, add_to_path, find_asset, find_check, unpack_code
+from arco.worker._errors import ImportFailed, SecretMissing
+from arco.worker._messages import (
+    CheckAnswer,
+    InputPin,
+    InputValue,
+    OutputPlace,
+    Report,
+    SeenVersion,
+    Setup,
+    Task,
+    WrittenOutput,
+)
+from arco.worker._values import load_value, store_value
+
+__all__ = ["Executor", "PythonExecutor", "Signals"]
+
+PUT_ATTEMPTS: Final = 5
+READ_AT_ONCE: Final = 8
+
+
+class Signals(Protocol):
+    """What a running task hears from and says to its worker."""
+
+    def cancelled(self) -> bool: ...
+
+    def heartbeat(self) -> None: ...
+
+
+class Executor(Protocol):
+    unfit: str
+    """Why no other task should run here; empty if one may."""
+
+    def run(self, task: Task, signals: Signals) -> Report:
+        """Carry a task out; raises what it raised."""
+        ...
+
+
+class PythonExecutor:
+    """Runs functions of one code version in this process."""
+
+    def __init__(self, setup: Setup) -> None:
+        self.unfit = ""
+        self._setup = setup
+        self._files = Files(setup)
+        self._pid = os.getpid()
+
+    def unpack(self) -> None:
+        """Make the code of this driver, and make it importable."""
+        with open(self._setup.archive, "rb") as file:
+            unpack_code(file.read(), self._setup.folder)
+        os.chdir(self._setup.folder)
+        add_to_path(Path(self._setup.folder))
+        importlib.invalidate_caches()
+
+    def run(self, task: Task, signals: Signals) -> Report:
+        first = task.definitions[0]
+        context = _context(task, signals)
+        values = self._query(task, first) if first.kind is AssetKind.SQL else self._call(task, first, context)
+        if first.kind is AssetKind.OBSERVABLE:
+            return Report(task.attempt_id, seen=(_seen(first.key, values[first.key]),))
+        places = {place.asset_key: place for place in task.outputs}
+        outputs: list[WrittenOutput] = []
+        checks: list[CheckAnswer] = []
+        for asset in task.definitions:
+            made = values[asset.key]
+            outputs.append(self._store(asset, places[asset.key], made))
+            checks.extend(self._check(asset, outputs[-1], made, context))
+        return Report(task.attempt_id, outputs=tuple(outputs), checks=tuple(checks))
+
+    def _call(self, task: Task, asset: AssetDefinition, context: Context) -> dict[str, Any]:
+        """What the function returns, by asset."""
+        found = self._load(asset.function, lambda module: find_asset(module, asset.key))
+        arguments = self._arguments(task)
+        if "context" in found.parameters:
+            arguments["context"] = context
+        value = _awaited(found.function(**arguments))
+        if os.getpid() != self._pid:
+            raise SystemExit(0)  # a fork that the function made came back from it: the original stores the value
+        return _by_output([made.key for made in found.definitions], value)
+
+    def _load(self, function: str, find: Callable[[str], Any]) -> Any:
+        module = function.partition(":")[0]
+        known = module in sys.modules
+        try:
+            return find(module)
+        except BaseException as error:
+            if known:
+                raise
+            self.unfit = "its code cannot be imported"
+            if isinstance(error, Exception):
+                raise
+            raise ImportFailed(f"the import of {module} ended with {type(error).__name__}") from error
+
+    def _arguments(self, task: Task) -> dict[str, Any]:
+        found = {}
+        for given in task.inputs:
+            if given.parameter:
+                keys = [partition_text(PartitionKey.parse(pin.partition_key)) for pin in given.pins]
+                values = dict(zip(keys, self._values(given.pins), strict=True))
+                found[given.parameter] = values if _is_many(task, given) else next(iter(values.values()), None)
+        return found
+
+    def _values(self, pins: Sequence[InputPin]) -> list[Any]:
+        if len(pins) < 2:
+            return [load_value([file.path for file in pin.files], self._files.read) for pin in pins]
+        with ThreadPoolExecutor(min(len(pins), READ_AT_ONCE)) as pool:
+            return list(pool.map(lambda pin: load_value([file.path for file in pin.files], self._files.read), pins))
+
+    def _store(self, asset: AssetDefinition, place: OutputPlace, value: Any) -> WrittenOutput:
+        stored = store_value(value, place.location, self._files.write, asset.schema)
+        return WrittenOutput(asset.key, stored.files, stored.schema)
+
+    def _check(
+        self, asset: AssetDefinition, written: WrittenOutput, value: Any, context: Context
+    ) -> Sequence[CheckAnswer]:
+        """What the checks say of a value. One that raises gave no result, and is a result all the same."""
+        answers = []
+        for check in asset.checks:
+            # A reader was used up by storing it.
+            paths = [file.path for file in written.files]
+            seen = load_value(paths, self._files.read) if _is_used_up(value) else value
+            try:
+                found = find_check(check.function.partition(":")[0], asset.key, check.name)
+                extra = {"context": context} if "context" in found.parameters else {}
+                answers.append(_answer(asset.key, check.name, _awaited(found.function(seen, **extra))))
+            except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever a check raises, it gave no result
+                message = f"the check raised {type(error).__name__}: {str(error)[:1000]}"
+                answers.append(CheckAnswer(asset.key, check.name, None, message))
+        return answers
+
+    def _query(self, task: Task, asset: AssetDefinition) -> dict[str, Any]:
+        """The result of a query, whose inputs are relations by the names of their parameters."""
+        import duckdb
+
+        with duckdb.connect() as connection:
+            for name, value in self._arguments(task).items():
+                connection.register(name, _relation(name, value))
+            used = set(re.findall(r"\$(\w+)", asset.sql))
+            named = {name: value for name, value in _query_parameters(task).items() if name in used}
+            return {asset.key: connection.execute(asset.sql, named).to_arrow_table()}
+
+
+# What a task gets
+
+
+def _context(task: Task, signals: Signals) -> Context:
+    first = task.definitions[0]
+    for ref in first.secrets:
+        if ref.provider == "env" and (ref.key or ref.name) not in os.environ:
+            raise SecretMissing(
+                f"the secret {ref.name} is not here: set the environment variable {ref.key or ref.name} of the worker"
+            )
+    return Context(
+        run_id=task.run_id,
+        task_key=task.task_key,
+        attempt=task.attempt,
+        partition_key=PartitionKey.parse(task.partition_key),
+        dimensions=first.partitions,
+        secrets=first.secrets,
+        materialization_ids={place.asset_key: place.materialization_id for place in task.outputs},
+        signals=signals,
+    )
+
+
+def _is_many(task: Task, given: InputValue) -> bool:
+    """Whether a parameter gets values by partition, or the value of the one partition.
+
+    Decided by the mapping, so that a function does not get something else on the day there is a second partition.
+    """
+    if not given.is_partitioned:
+        return False
+    if len(given.pins) != 1:
+        return True
+    dependency = _dependency(task.definitions[0], given)
+    own = {dimension.name for dimension in task.definitions[0].partitions}
+    for name, _ in PartitionKey.parse(given.pins[0].partition_key).dimensions:
+        mapping = dependency.mappings.get(name) if dependency is not None else None
+        if isinstance(mapping, All | Window | Custom) or (mapping is None and name not in own):
+            return True
+    return False
+
+
+def _dependency(asset: AssetDefinition, given: InputValue) -> Dependency | None:
+    return next((d for d in asset.dependencies if d.parameter == given.parameter and d.key == given.asset_key), None)
+
+
+# What a task returns
+
+
+def _awaited(value: Any) -> Any:
+    return asyncio.run(value) if inspect.iscoroutine(value) else value
+
+
+def _by_output(keys: Sequence[str], value: Any) -> dict[str, Any]:
+    """The value of each asset. A function that makes several returns a dict by name or key, or a tuple in order."""
+    if len(keys) == 1:
+        return {keys[0]: value}
+    if isinstance(value, tuple):
+        if len(value) != len(keys):
+            raise Invalid(
+                f"the function makes {len(keys)} assets and returned {len(value)} values; return one for each"
+            )
+        return dict(zip(keys, value, strict=True))
+    if not isinstance(value, Mapping):
+        raise Invalid(
+            f"the function makes {len(keys)} assets and returned {type(value).__name__}; return a dict by asset name, "
+            "or a tuple"
+        )
+    names = {key: key.partition(".")[2] for key in keys}
+    given = {key: key if key in value else name for key, name in names.items()}
+    found = {key: value[name] for key, name in given.items() if name in value}
+    missing = [key for key in keys if key not in found]
+    unknown = [name for name in value if name not in keys and name not in names.values()]
+    if missing or unknown:
+        raise Invalid(
+            f"the returned dict must have one value for each of {', '.join(keys)}; "
+            f"missing: {', '.join(missing) or 'none'}, unknown: {', '.join(map(str, unknown)) or 'none'}"
+        )
+    return found
+
+
+def _seen(key: str, value: Any) -> SeenVersion:
+    if not isinstance(value, str) or not value:
+        raise Invalid(
+            f"the function of an observable asset returns its data version as text, not {type(value).__name__}"
+        )
+    return SeenVersion(key, value)
+
+
+def _is_used_up(value: Any) -> bool:
+    arrow = sys.modules.get("pyarrow")
+    return arrow is not None and isinstance(value, arrow.RecordBatchReader)
+
+
+def _answer(key: str, name: str, value: Any) -> CheckAnswer:
+    if isinstance(value, CheckResult):
+        expected, actual = (str(part) if part not in (None, "") else None for part in (value.expected, value.actual))
+        return CheckAnswer(key, name, bool(value.passed), value.message, expected, actual)
+    if isinstance(value, bool):
+        return CheckAnswer(key, name, value)
+    if type(value).__name__ == "bool_" or type(value).__name__ == "bool":  # numpy's
+        return CheckAnswer(key, name, bool(value))
+    return CheckAnswer(key, name, None, f"the check returned {type(value).__name__} and not True, False or CheckResult")
+
+
+# Queries
+
+
+def _relation(name: str, value: Any) -> Any:
+    import pyarrow as pa
+
+    if isinstance(value, dict):
+        return pa.concat_tables([_relation(name, part) for part in value.values()], promote_options="default")
+    if isinstance(value, list) and all(isinstance(row, dict) for row in value):
+        return pa.Table.from_pylist(value)
+    if value is None or isinstance(value, str | int | float | bool | list):
+        raise Invalid(f"the input {name} is {type(value).__name__} and no table, so that no query can read it")
+    return value
+
+
+def _query_parameters(task: Task) -> dict[str, Any]:
+    """What a query may name: `$date` for each dimension, `$date_start` and `$date_end` for one of time."""
+    dimensions = {dimension.name: dimension.partitions for dimension in task.definitions[0].partitions}
+    named: dict[str, Any] = {}
+    for name, value in PartitionKey.parse(task.partition_key).dimensions:
+        named[name] = value
+        partitions = dimensions.get(name)
+        if isinstance(partitions, TimePartitions) and isinstance(value, date):
+            for edge, moment in zip(("start", "end"), window_of(partitions, value), strict=True):
+                named[f"{name}_{edge}"] = datetime.fromtimestamp(moment / SECOND, UTC)
+    return named
+
+
+# The store
+
+
+class Files:
+    """Objects of the workspace, for code that does not await. The store is opened when it is first needed.
+
+    Its requests run on a loop in a thread of their own: whoever reads may be inside a loop already.
+    """
+
+    def __init__(self, setup: Setup) -> None:
+        self._setup = setup
+        self._store: Any = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    def read(self, path: str) -> bytes:
+        from arco.storage import ObjectMissing
+
+        try:
+            data: bytes = self._wait(self._opened().get(path))
+        except ObjectMissing:
+            raise LostObject(f"{path}, which the task reads, is gone; run what makes it again", path=path) from None
+        return data
+
+    def write(self, path: str, data: bytes) -> None:
+        self._wait(self._create(path, data))
+
+    async def _create(self, path: str, data: bytes) -> None:
+        from arco.storage import ObjectExists, StoreFailed
+
+        store = self._opened()
+        for attempt in range(PUT_ATTEMPTS):
+            try:
+                await store.put(path, data, only_if_absent=True)
+                return
+            except ObjectExists:
+                # The folder is this attempt's alone: it is ours, from a try whose answer was lost.
+                if attempt and await store.get(path) == data:
+                    return
+                raise
+            except StoreFailed:
+                if attempt + 1 == PUT_ATTEMPTS:
+                    raise
+                await asyncio.sleep(0.2 * 2**attempt)
+
+    def _wait(self, work: Coroutine[Any, Any, Any]) -> Any:
+        if self._loop is None:
+            self._loop = asyncio.new_event_loop()
+            threading.Thread(target=self._loop.run_forever, name="arco-store", daemon=True).start()
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+
+    def _opened(self) -> Any:
+        if self._store is None:
+            from arco.storage import RequestCounts, Role, RoleStore, Scope, open_store
+
+            base = open_store(self._setup.store, self._setup.store_options)
+            scope = Scope(self._setup.tenant, self._setup.workspace)
+            self._store = RoleStore(base, scope, Role.WORKER, RequestCounts())
+        return self._store

@@ -1,0 +1,122 @@
+"""`HttpControlPlane`: a server of the workspace as a worker's control plane. The other end is `arco.api._work`.
+
+Calls carry the service identity of the deployment and, where they speak of an attempt, its callback token. Nothing is
+repeated here: the worker knows what may be.
+"""
+
+from typing import Final
+from urllib.parse import quote
+
+import httpx
+import msgspec
+
+from arco.core import ArcoError, Runtime, ServiceIdentity, Unauthenticated, Unavailable
+from arco.domains.orchestration.events import TaskFinished
+from arco.log import Place
+from arco.servo._envelope import Envelope
+from arco.wire import unpack_error
+from arco.worker._control import HeartbeatAnswer
+
+__all__ = ["HttpControlPlane"]
+
+CONNECT: Final = 2.0
+ANSWER: Final = 30.0
+CODE_SECONDS: Final = 300.0
+CALLBACK: Final = "arco-callback"
+
+
+class _Claimed(msgspec.Struct, frozen=True):
+    envelopes: tuple[str, ...] = ()
+
+
+class _Beat(msgspec.Struct, frozen=True):
+    cancel: bool = False
+    reason: str = ""
+
+
+class HttpControlPlane:
+    """Implements `ControlPlane`."""
+
+    def __init__(
+        self,
+        url: str,
+        place: Place,
+        identity: ServiceIdentity,
+        runtime: Runtime,
+        client: httpx.AsyncClient | None = None,
+    ) -> None:
+        """`place` names tenant, workspace and incarnation."""
+        self._url = url.rstrip("/")
+        self._place = place
+        self._identity = identity
+        self._runtime = runtime
+        self._worker, self._session = "", ""
+        # Idle connections go before the server closes them, as between servers.
+        self._client = client or httpx.AsyncClient(
+            trust_env=False,
+            follow_redirects=False,
+            limits=httpx.Limits(max_connections=None, max_keepalive_connections=100, keepalive_expiry=20.0),
+        )
+
+    async def close(self) -> None:
+        await self._client.aclose()
+
+    async def open_session(self, worker: str, session: str) -> None:
+        self._worker, self._session = worker, session
+        await self._call("POST", "/work/sessions", {"worker": worker, "session": session}, ANSWER)
+
+    async def claim(self, slots: int, wait_seconds: float) -> list[bytes]:
+        asked = {"worker": self._worker, "session": self._session, "slots": slots, "wait_seconds": wait_seconds}
+        return _envelopes(await self._call("POST", "/work/claims", asked, wait_seconds + ANSWER))
+
+    async def heartbeat(self, envelope: Envelope) -> HeartbeatAnswer:
+        path = f"/work/attempts/{quote(envelope.attempt_id, safe='')}/beats"
+        beat = msgspec.json.decode(await self._call("POST", path, None, ANSWER, envelope.callback_token), type=_Beat)
+        return HeartbeatAnswer(beat.cancel, beat.reason)
+
+    async def finish(self, envelope: Envelope, result: TaskFinished, claim: int) -> list[bytes]:
+        path = f"/work/attempts/{quote(envelope.attempt_id, safe='')}/result"
+        told = {"worker": self._worker, "session": self._session, "result": result, "slots": claim}
+        return _envelopes(await self._call("POST", path, told, ANSWER, envelope.callback_token, envelope.traceparent))
+
+    async def code(self, sha256: str) -> bytes:
+        return await self._call("GET", f"/code/{quote(sha256, safe='')}", None, CODE_SECONDS)
+
+    async def _call(
+        self, method: str, path: str, body: object, seconds: float, token: str = "", traceparent: str = ""
+    ) -> bytes:
+        place = self._place
+        target = "/internal/{}/{}{}?incarnation={}".format(
+            quote(place.tenant, safe=""), quote(place.workspace, safe=""), path, quote(place.incarnation, safe="")
+        )
+        data = msgspec.json.encode(body) if body is not None else b""
+        headers = {"content-type": "application/json", **self._identity.headers(method, target, data)}
+        if token:
+            headers[CALLBACK] = token
+        if traceparent:
+            headers["traceparent"] = traceparent
+        try:
+            response = await self._client.request(
+                method,
+                self._url + target,
+                content=data,
+                headers=headers,
+                timeout=httpx.Timeout(seconds, connect=CONNECT, pool=CONNECT),
+            )
+        except (httpx.HTTPError, httpx.InvalidURL) as error:
+            raise Unavailable(f"{self._url} cannot be reached: {error!r}") from error
+        if response.is_success:
+            return response.content
+        raise self._refusal(response)
+
+    def _refusal(self, response: httpx.Response) -> ArcoError:
+        error = unpack_error(response.content)
+        if isinstance(error, Unauthenticated):
+            return Unauthenticated(
+                f"{self._url} does not accept this worker: {error.message}; give both the same ARCO_SERVICE_SECRET"
+            )
+        return error or Unavailable(f"{self._url} answered with status {response.status_code}")
+
+
+def _envelopes(body: bytes) -> list[bytes]:
+    return [envelope.encode() for envelope in msgspec.json.decode(body, type=_Claimed).envelopes]

@@ -1,0 +1,388 @@
+"""From what a driver reports to the one fact that ends an attempt: `TaskFinished`, with everything in it.
+
+Pure: times are passed in and nothing is read. What the checks answered meets the asset's gating policy here. Three
+things stay apart: whether a check passed, how bad it is that it did not, and what is done about it.
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+import msgspec
+
+from arco.assets import AssetDefinition, CheckDefinition, GatingAction, GatingPolicy, Retries, SchemaColumn, Severity
+from arco.core import ArcoError, Refused, fingerprint
+from arco.domains.execution import (
+    AssetObserved,
+    ColumnStats,
+    DataFile,
+    MaterializationCompleted,
+    MaterializationFailed,
+)
+from arco.domains.lineage import EdgeRecord, LineageRecorded, PartitionRef
+from arco.domains.orchestration.events import Outcome, TaskFailure, TaskFinished, TaskLog
+from arco.domains.quality.events import CheckExecuted, Gating
+from arco.servo._envelope import Envelope, InputValue, OutputPlace, inputs_fingerprint
+from arco.servo._failures import classify
+from arco.worker._errors import ChecksFailed, DriverLost, SchemaViolation
+from arco.worker._masking import Mask
+from arco.worker._messages import CheckAnswer, RaisedError, Report, WrittenOutput
+
+__all__ = [
+    "DEFAULT_GATING",
+    "Times",
+    "as_raised",
+    "cancelled",
+    "check_id",
+    "failed",
+    "finished",
+    "gate",
+    "lost",
+    "timed_out",
+]
+
+DEFAULT_GATING: Final = GatingPolicy(
+    "default",
+    {
+        Severity.INFO: GatingAction.CONTINUE,
+        Severity.WARNING: GatingAction.WARN,
+        Severity.ERROR: GatingAction.BLOCK_DOWNSTREAM,
+        Severity.CRITICAL: GatingAction.FAIL_RUN,
+    },
+)
+"""What is done for an asset that names no policy: the strict one."""
+
+MAX_EDGES: Final = 1_000
+MAX_SOURCES: Final = 2_000
+"""Versions that lineage names in one event; above it edges say which assets were read and no more."""
+MAX_STATS: Final = 1_000
+"""Statistics of columns in one event, over all files of an output."""
+MAX_CHECK_TEXT: Final = 2_000
+
+_ORDER: Final = {action: place for place, action in enumerate(GatingAction)}
+
+
+class Times(msgspec.Struct, frozen=True):
+    started_at: int
+    finished_at: int
+
+
+def check_id(asset_id: str, name: str) -> str:
+    """A check keeps its id as long as its asset and its name do."""
+    return f"check_{fingerprint([asset_id, name])[:32]}"
+
+
+def gate(policy: GatingPolicy | None, check: CheckDefinition, passed: bool | None) -> Gating | None:
+    """What is done about a result; None for one that passed. A check that gave no result blocks at the least."""
+    if passed:
+        return None
+    policy = policy or DEFAULT_GATING
+    action = policy.actions.get(check.severity, policy.default)
+    if passed is None and _ORDER[action] < _ORDER[GatingAction.BLOCK_DOWNSTREAM]:
+        return Gating(GatingAction.BLOCK_DOWNSTREAM, policy.name, f"the check {check.name} gave no result")
+    said = "gave no result" if passed is None else "failed"
+    return Gating(action, policy.name, f"the check {check.name} {said} with severity {check.severity}")
+
+
+def as_raised(error: ArcoError) -> RaisedError:
+    """An error of ours in the form in which drivers report those of users."""
+    lineage = tuple(f"{kind.__module__}.{kind.__qualname__}" for kind in type(error).__mro__ if kind is not object)
+    return RaisedError(lineage, error.message)
+
+
+def failed(envelope: Envelope, error: RaisedError, times: Times, log: TaskLog | None, mask: Mask) -> TaskFinished:
+    """The end of an attempt by an error."""
+    retries = envelope.definitions[0].retries if envelope.definitions else Retries()
+    failure = classify(
+        error.lineage,
+        mask.fact(error.message),
+        mask.fact(error.traceback),
+        retries,
+        run_id=envelope.run_id,
+        task_key=envelope.task_key,
+    )
+    return _end(envelope, Outcome.FAILED, times, log, failure)
+
+
+def lost(envelope: Envelope, error: DriverLost, times: Times, log: TaskLog | None, mask: Mask) -> TaskFinished:
+    """The end of an attempt whose process is gone: always worth another one, whatever classes the retries name."""
+    end = failed(envelope, as_raised(error), times, log, mask)
+    failure = msgspec.structs.replace(end.failure, retryable=True) if end.failure else None
+    return msgspec.structs.replace(end, failure=failure)
+
+
+def timed_out(envelope: Envelope, times: Times, log: TaskLog | None) -> TaskFinished:
+    """The end of an attempt that took longer than it may. For retries it is a `TimeoutError`."""
+    seconds = envelope.timeout_seconds or 0
+    lineage = ("builtins.TimeoutError", "builtins.OSError", "builtins.Exception", "builtins.BaseException")
+    message = f"the task took longer than its timeout of {seconds:g} seconds"
+    return failed(envelope, RaisedError(lineage, message), times, log, Mask(()))
+
+
+def cancelled(envelope: Envelope, times: Times, log: TaskLog | None) -> TaskFinished:
+    return _end(envelope, Outcome.CANCELLED, times, log)
+
+
+def finished(envelope: Envelope, report: Report, times: Times, log: TaskLog | None, mask: Mask) -> TaskFinished:
+    """The end of an attempt whose function came to its end."""
+    try:
+        _check_complete(envelope, report)
+        outputs = tuple(_outputs(envelope, report, times, mask))
+    except Refused as error:
+        return failed(envelope, as_raised(error), times, log, mask)
+    checks = tuple(_checks(envelope, report.checks, times, mask))
+    worst = max(
+        (check.gating.action for check in checks if check.gating is not None),
+        key=_ORDER.__getitem__,
+        default=GatingAction.CONTINUE,
+    )
+    if worst in (GatingAction.FAIL_TASK, GatingAction.FAIL_RUN):
+        names = [check.check_name for check in checks if check.gating is not None and check.gating.action == worst]
+        found = as_raised(ChecksFailed(f"checks found the output bad: {', '.join(sorted(set(names)))}"))
+        end = failed(envelope, found, times, log, mask)
+        failure = msgspec.structs.replace(end.failure, retryable=False) if end.failure else None
+        return msgspec.structs.replace(end, failure=failure, checks=checks, gate=worst)
+    return TaskFinished(
+        run_id=envelope.run_id,
+        task_key=envelope.task_key,
+        attempt=envelope.attempt,
+        attempt_id=envelope.attempt_id,
+        outcome=Outcome.SUCCEEDED,
+        started_at=times.started_at,
+        finished_at=times.finished_at,
+        outputs=tuple(_gated(outputs, checks)),
+        observations=tuple(_observations(envelope, report, times, mask)),
+        checks=checks,
+        lineage=_lineage(envelope, outputs, times),
+        gate=worst,
+        log=log,
+    )
+
+
+def _end(
+    envelope: Envelope, outcome: Outcome, times: Times, log: TaskLog | None, failure: TaskFailure | None = None
+) -> TaskFinished:
+    parts = (
+        MaterializationFailed(
+            place.asset_id,
+            place.asset_key,
+            place.partition_id,
+            place.partition_key,
+            envelope.run_id,
+            envelope.task_id,
+            failure.message[:1_000],
+            times.finished_at,
+        )
+        for place in envelope.outputs
+        if failure is not None
+    )
+    return TaskFinished(
+        run_id=envelope.run_id,
+        task_key=envelope.task_key,
+        attempt=envelope.attempt,
+        attempt_id=envelope.attempt_id,
+        outcome=outcome,
+        started_at=times.started_at,
+        finished_at=times.finished_at,
+        failure=failure,
+        failed=tuple(parts),
+        log=log,
+    )
+
+
+# Outputs
+
+
+def _check_complete(envelope: Envelope, report: Report) -> None:
+    """Nothing is recorded as made that the driver did not speak of."""
+    told = {written.asset_key for written in report.outputs} | {seen.asset_key for seen in report.seen}
+    missing = [place.asset_key for place in envelope.outputs if place.asset_key not in told]
+    if missing:
+        raise Refused(f"the driver said nothing of {', '.join(missing)}; this is a fault of Arco, please report it")
+
+
+def _outputs(envelope: Envelope, report: Report, times: Times, mask: Mask) -> Iterator[MaterializationCompleted]:
+    places = {place.asset_key: place for place in envelope.outputs}
+    assets = {asset.key: asset for asset in envelope.definitions}
+    read = inputs_fingerprint(
+        (given.asset_id, pin.partition_id, pin.materialization_id) for given in envelope.inputs for pin in given.pins
+    )
+    for written in report.outputs:
+        place, asset = places[written.asset_key], assets[written.asset_key]
+        yield MaterializationCompleted(
+            materialization_id=place.materialization_id,
+            asset_id=place.asset_id,
+            asset_key=place.asset_key,
+            partition_id=place.partition_id,
+            partition_key=place.partition_key,
+            run_id=envelope.run_id,
+            task_id=envelope.task_id,
+            files=tuple(_files(written, mask)),
+            row_count=sum(file.row_count for file in written.files),
+            byte_size=sum(file.size_bytes for file in written.files),
+            schema_hash=_schema_hash(asset, written),
+            started_at=times.started_at,
+            completed_at=times.finished_at,
+            code_version=asset.code_version,
+            inputs_fingerprint=read,
+        )
+
+
+def _files(written: WrittenOutput, mask: Mask) -> Iterator[DataFile]:
+    room = MAX_STATS
+    for file in written.files:
+        stats = tuple(
+            ColumnStats(stat.column, stat.null_count, _bound(stat.min, mask), _bound(stat.max, mask))
+            for stat in file.stats[:room]
+            if mask.fact(stat.column) == stat.column
+        )
+        room -= len(stats)
+        yield DataFile(file.path, file.size_bytes, file.row_count, stats)
+
+
+def _bound(value: str | None, mask: Mask) -> str | None:
+    return value if value is None or mask.fact(value) == value else None
+
+
+def _schema_hash(asset: AssetDefinition, written: WrittenOutput) -> str:
+    """The identity of the columns, as the catalog makes it; `SchemaViolation` if they are not the declared ones."""
+    if not written.schema:
+        return ""
+    from arco.worker._schemas import columns_of, schema_hash_of
+
+    columns = columns_of(written.schema)
+    _check_declared(asset, columns)
+    return schema_hash_of(columns)
+
+
+def _check_declared(asset: AssetDefinition, columns: tuple[SchemaColumn, ...]) -> None:
+    if not asset.schema:
+        return
+    declared = {column.name: column.type for column in asset.schema}
+    found = {column.name: column.type for column in columns}
+    wrong = [
+        f"{name} is declared as {kind} and " + (f"is {found[name]}" if name in found else "is missing")
+        for name, kind in declared.items()
+        if found.get(name) != kind
+    ]
+    wrong += [f"{name} is not declared" for name in found if name not in declared]
+    if wrong:
+        raise SchemaViolation(f"what {asset.key} returned is not what it declares: {'; '.join(wrong)}")
+
+
+def _gated(
+    outputs: Iterable[MaterializationCompleted], checks: Iterable[CheckExecuted]
+) -> Iterator[MaterializationCompleted]:
+    """A version that a check wants in quarantine is kept and never becomes current."""
+    bad = {
+        check.materialization_id
+        for check in checks
+        if check.gating is not None and check.gating.action == GatingAction.QUARANTINE
+    }
+    for output in outputs:
+        is_bad = output.materialization_id in bad
+        yield msgspec.structs.replace(output, status="quarantined") if is_bad else output
+
+
+def _observations(envelope: Envelope, report: Report, times: Times, mask: Mask) -> Iterator[AssetObserved]:
+    places = {place.asset_key: place for place in envelope.outputs}
+    for seen in report.seen:
+        place = places[seen.asset_key]
+        yield AssetObserved(
+            observation_id=place.materialization_id,
+            asset_id=place.asset_id,
+            asset_key=place.asset_key,
+            partition_id=place.partition_id,
+            partition_key=place.partition_key,
+            data_version=mask.fact(seen.data_version),
+            observed_at=times.finished_at,
+            row_count=seen.row_count,
+            metadata={key: mask.fact(value) for key, value in seen.metadata.items()},
+            run_id=envelope.run_id,
+        )
+
+
+# Checks
+
+
+def _checks(envelope: Envelope, answers: Iterable[CheckAnswer], times: Times, mask: Mask) -> Iterator[CheckExecuted]:
+    """A result for every check of every output: one that was not answered gave no result."""
+    answered = {(answer.asset_key, answer.name): answer for answer in answers}
+    places = {place.asset_key: place for place in envelope.outputs}
+    for asset in envelope.definitions:
+        place = places.get(asset.key)
+        for check in asset.checks if place is not None else ():
+            answer = answered.get((asset.key, check.name)) or CheckAnswer(asset.key, check.name, None)
+            yield _executed(envelope, asset, check, answer, places[asset.key], times, mask)
+
+
+def _executed(
+    envelope: Envelope,
+    asset: AssetDefinition,
+    check: CheckDefinition,
+    answer: CheckAnswer,
+    place: OutputPlace,
+    times: Times,
+    mask: Mask,
+) -> CheckExecuted:
+    def text(value: str | None) -> str | None:
+        return None if value is None else mask.fact(value)[:MAX_CHECK_TEXT]
+
+    return CheckExecuted(
+        check_id=check_id(place.asset_id, check.name),
+        check_name=check.name,
+        check_type="python",
+        asset_id=place.asset_id,
+        partition_id=place.partition_id,
+        materialization_id=place.materialization_id,
+        run_id=envelope.run_id,
+        task_id=envelope.task_id,
+        passed=bool(answer.passed),
+        severity=check.severity,
+        executed_at=times.finished_at,
+        expected_value=text(answer.expected),
+        actual_value=text(answer.actual),
+        message=text(answer.message) or "",
+        gating=gate(asset.gating, check, answer.passed),
+    )
+
+
+# Lineage
+
+
+def _lineage(envelope: Envelope, outputs: tuple[MaterializationCompleted, ...], times: Times) -> LineageRecorded | None:
+    """An edge per parameter and output that it was declared for."""
+    assets = {asset.key: asset for asset in envelope.definitions}
+    pairs = [
+        (given, output)
+        for output in outputs
+        for given in envelope.inputs
+        if given.parameter and _depends(assets[output.asset_key], given)
+    ][:MAX_EDGES]
+    if not pairs:
+        return None
+    sources = sum(len(given.pins) for given, _ in pairs)
+    edges = tuple(_edge(given, output, detailed=sources <= MAX_SOURCES) for given, output in pairs)
+    return LineageRecorded(envelope.run_id, envelope.task_id, times.started_at, times.finished_at, edges)
+
+
+def _depends(asset: AssetDefinition, given: InputValue) -> bool:
+    return any(
+        dependency.parameter == given.parameter and dependency.key == given.asset_key
+        for dependency in asset.dependencies
+    )
+
+
+def _edge(given: InputValue, output: MaterializationCompleted, *, detailed: bool) -> EdgeRecord:
+    pins = given.pins if detailed else ()
+    return EdgeRecord(
+        source_id=given.asset_id,
+        target_id=output.asset_id,
+        parameter=given.parameter,
+        partition_mapping=given.mapping,
+        source_materializations=tuple(pin.materialization_id for pin in pins),
+        target_materialization=output.materialization_id,
+        source_partitions=tuple(PartitionRef(pin.partition_id, pin.partition_key) for pin in pins),
+        target_partitions=(PartitionRef(output.partition_id, output.partition_key),),
+        rows_read=sum(file.row_count for pin in given.pins for file in pin.files),
+        rows_written=output.row_count,
+    )

@@ -1,0 +1,27 @@
+"""Columns of what a driver wrote, in the words of the catalog. Apart because it loads the catalog and Arrow."""
+
+import pyarrow as pa
+
+from arco.assets import SchemaColumn
+from arco.catalog import type_text
+from arco.core import Refused
+from arco.domains.catalog import SchemaColumn as CatalogColumn
+from arco.domains.catalog import schema_hash
+from arco.worker._errors import SchemaViolation
+
+__all__ = ["columns_of", "schema_hash_of"]
+
+
+def columns_of(schema: bytes) -> tuple[SchemaColumn, ...]:
+    """The columns of a serialized Arrow schema; `SchemaViolation` for a type that no table can have."""
+    try:
+        return tuple(
+            SchemaColumn(field.name, type_text(field.name, field.type, unknown="string"), field.nullable)
+            for field in pa.ipc.read_schema(pa.BufferReader(schema))
+        )
+    except Refused as error:
+        raise SchemaViolation(error.message) from error
+
+
+def schema_hash_of(columns: tuple[SchemaColumn, ...]) -> str:
+    return schema_hash(CatalogColumn("", column.name, column.type, column.nullable) for column in columns)

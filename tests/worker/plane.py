@@ -1,0 +1,229 @@
+"""A control plane in memory and projects made of text, for workers whose drivers are real processes."""
+
+import asyncio
+import textwrap
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from arco.assets import AssetDefinition, CheckDefinition, Dependency
+from arco.core import SECOND, Conflict, PartitionKey, Unavailable, new_ulid, partition_id, sha256_hex
+from arco.domains.orchestration.events import TaskFinished
+from arco.runtime import AsyncRuntime
+from arco.sdk import pack_code
+from arco.servo._envelope import Envelope, InputPin, InputValue, OutputPlace, PinnedFile, data_location, sign_envelope
+from arco.servo._tokens import callback_token
+from arco.storage import LocalStore, RequestCounts, Role, RoleStore, Scope
+from arco.worker import HeartbeatAnswer, Worker, WorkerOptions, read_log
+
+SECRET = bytes(range(32))
+TENANT, WORKSPACE = "acme", "prod"
+MODULE = "pipes"
+
+
+class Plane:
+    """What a worker talks to. Envelopes wait in `ready`; results arrive in `results`."""
+
+    def __init__(self) -> None:
+        self.ready: list[bytes] = []
+        self.results: list[TaskFinished] = []
+        self.claims: list[int] = []
+        self.sessions: list[tuple[str, str]] = []
+        self.beats: list[str] = []
+        self.cancelled: set[str] = set()
+        self.stale: set[str] = set()
+        self.archives: dict[str, bytes] = {}
+        self.fetched: list[str] = []
+        self.refusals: list[Exception] = []
+        """What the next calls of `finish` answer with."""
+
+    def add(self, *envelopes: Envelope, secret: bytes = SECRET) -> None:
+        self.ready.extend(sign_envelope(secret, envelope) for envelope in envelopes)
+
+    def _pop(self, slots: int) -> list[bytes]:
+        taken, self.ready = self.ready[:slots], self.ready[slots:]
+        return taken
+
+    async def open_session(self, worker: str, session: str) -> None:
+        self.sessions.append((worker, session))
+
+    async def claim(self, slots: int, wait_seconds: float) -> list[bytes]:
+        self.claims.append(slots)
+        while not self.ready:
+            await asyncio.sleep(0.002)
+        return self._pop(slots)
+
+    async def heartbeat(self, envelope: Envelope) -> HeartbeatAnswer:
+        self.beats.append(envelope.attempt_id)
+        self._check(envelope)
+        return HeartbeatAnswer(envelope.attempt_id in self.cancelled, "somebody wanted it")
+
+    async def finish(self, envelope: Envelope, result: TaskFinished, claim: int) -> list[bytes]:
+        if self.refusals:
+            raise self.refusals.pop(0)
+        self._check(envelope)
+        self.results.append(result)
+        return self._pop(claim)
+
+    async def code(self, sha256: str) -> bytes:
+        self.fetched.append(sha256)
+        return self.archives[sha256]
+
+    def _check(self, envelope: Envelope) -> None:
+        if envelope.attempt_id in self.stale:
+            raise Conflict("the attempt is over", code="stale_attempt")
+
+
+class World:
+    """A store, a project and a worker. `asset` makes definitions of functions of the project."""
+
+    def __init__(self, folder: Path, source: str, *, files: Mapping[str, str] | None = None) -> None:
+        self.folder = folder
+        self.runtime = AsyncRuntime()
+        self.store = LocalStore(folder / "store")
+        self.plane = Plane()
+        project = folder / "project"
+        project.mkdir(exist_ok=True)
+        header = (
+            "import arco\nfrom arco.sdk import asset, check, multi_asset, observable, output, secret, CheckResult\n"
+        )
+        (project / f"{MODULE}.py").write_text(header + textwrap.dedent(source))
+        for name, text in (files or {}).items():
+            (project / name).write_text(textwrap.dedent(text))
+        data = pack_code(project)
+        self.sha256 = sha256_hex(data)
+        self.plane.archives[self.sha256] = data
+
+    @property
+    def scoped(self) -> RoleStore:
+        return RoleStore(self.store, Scope(TENANT, WORKSPACE), Role.READER, RequestCounts())
+
+    def asset_id(self, key: str) -> str:
+        from arco.core import derive_ulid
+
+        return derive_ulid(1_700_000_000 * SECOND, key)
+
+    def envelope(
+        self,
+        *names: str,
+        inputs: tuple[InputValue, ...] = (),
+        partition: str = "",
+        definitions: tuple[AssetDefinition, ...] = (),
+        **fields: Any,
+    ) -> Envelope:
+        """The envelope of a fresh attempt of the function that makes these assets of namespace `n`."""
+        definitions = definitions or tuple(definition(name) for name in names)
+        attempt_id = str(new_ulid(self.runtime, self.runtime))
+        now = self.runtime.now()
+        outputs = []
+        for made in definitions:
+            asset_id = self.asset_id(made.key)
+            part = partition_id(asset_id, PartitionKey.parse(partition))  # type: ignore[arg-type]
+            version = str(new_ulid(self.runtime, self.runtime))
+            outputs.append(
+                OutputPlace(asset_id, made.key, part, partition, version, data_location(asset_id, part, version))
+            )
+        values: dict[str, Any] = {
+            "tenant": TENANT,
+            "workspace": WORKSPACE,
+            "run_id": "01HF0000000000000000000000",
+            "task_key": definitions[0].key + (f"[{partition}]" if partition else ""),
+            "task_id": "task_1",
+            "attempt": 1,
+            "attempt_id": attempt_id,
+            "unit": definitions[0].unit or definitions[0].key,
+            "code_version": "code_1",
+            "code_sha256": self.sha256,
+            "definitions": definitions,
+            "outputs": tuple(outputs),
+            "callback_token": callback_token(SECRET, TENANT, WORKSPACE, attempt_id, now + 3600 * SECOND),
+            "issued_at": now,
+            "expires_at": now + 3600 * SECOND,
+            "inputs": inputs,
+            "partition_key": partition,
+            **fields,
+        }
+        return Envelope(**values)
+
+    def options(self, **fields: Any) -> WorkerOptions:
+        values: dict[str, Any] = {
+            "name": "w1",
+            "tenant": TENANT,
+            "workspace": WORKSPACE,
+            "secret": SECRET,
+            "store": str(self.folder / "store"),
+            "folder": self.folder / "work",
+            "slots": 2,
+            "cancel_grace_seconds": 5.0,
+            "stop_grace_seconds": 5.0,
+            **fields,
+        }
+        return WorkerOptions(**values)
+
+    def worker(self, environment: Mapping[str, str] | None = None, **fields: Any) -> Worker:
+        import os
+
+        own = {**os.environ, **(environment or {})}
+        return Worker(self.plane, self.store, self.options(**fields), self.runtime, own)
+
+    async def until(self, condition: Callable[[], bool]) -> None:
+        """Wait for something the plane hears; a test that hangs fails."""
+        async with asyncio.timeout(60):
+            while not condition():
+                await asyncio.sleep(0.005)
+
+    async def run(
+        self, *envelopes: Envelope, environment: Mapping[str, str] | None = None, **fields: Any
+    ) -> list[TaskFinished]:
+        """The results of envelopes, in their order, by one worker that then stops."""
+        self.plane.add(*envelopes)
+        worker = self.worker(environment, **fields)
+        running = asyncio.create_task(worker.run())
+        wanted = {envelope.attempt_id for envelope in envelopes}
+        await self.until(lambda: running.done() or wanted <= {result.attempt_id for result in self.plane.results})
+        worker.stop()
+        await running
+        by_attempt = {result.attempt_id: result for result in self.plane.results}
+        return [by_attempt[envelope.attempt_id] for envelope in envelopes]
+
+    def run_one(self, envelope: Envelope, **fields: Any) -> TaskFinished:
+        return asyncio.run(self.run(envelope, **fields))[0]
+
+    def log_of(self, envelope: Envelope) -> str:
+        return asyncio.run(read_log(self.scoped, envelope.run_id, envelope.attempt_id)).text
+
+
+def definition(name: str, **fields: Any) -> AssetDefinition:
+    """An asset `n.<name>` that the function of that name makes."""
+    return AssetDefinition(**{"key": f"n.{name}", "function": f"{MODULE}:{name}", "unit": f"n.{name}", **fields})
+
+
+def check_of(name: str, **fields: Any) -> CheckDefinition:
+    return CheckDefinition(name=name, function=f"{MODULE}:{name}", **fields)
+
+
+def reads(parameter: str, key: str) -> Dependency:
+    return Dependency(key, parameter)
+
+
+def input_of(world: World, parameter: str, result: TaskFinished, *, key: str = "") -> InputValue:
+    """What a task wrote as the input of another one."""
+    output = next(o for o in result.outputs if not key or o.asset_key == key)
+    files = tuple(PinnedFile(file.path, file.row_count, file.size_bytes) for file in output.files)
+    pin = InputPin(output.partition_id, output.partition_key, output.materialization_id, files)
+    return InputValue(output.asset_id, output.asset_key, parameter, bool(output.partition_key), "", (pin,))
+
+
+__all__ = [
+    "MODULE",
+    "SECRET",
+    "TENANT",
+    "WORKSPACE",
+    "Plane",
+    "Unavailable",
+    "World",
+    "check_of",
+    "definition",
+    "input_of",
+    "reads",
+]
