@@ -7,8 +7,7 @@ from typing import Any
 import httpx
 import msgspec
 
-from arco.api._service import ServiceIdentity
-from arco.core import new_ulid
+from arco.core import ServiceIdentity, new_ulid
 from arco.domains.catalog import CreateNamespace
 from arco.domains.execution import MATERIALIZATION_COMPLETED, MaterializationCompleted
 from arco.log import Command

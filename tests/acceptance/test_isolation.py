@@ -5,8 +5,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from arco.api._service import ServiceIdentity
-from arco.core import Invalid
+from arco.core import Invalid, ServiceIdentity
 from arco.runtime import AsyncRuntime
 from arco.storage import RequestCounts, Role, RoleStore, Scope
 from tests.acceptance.conftest import NAMED, Served

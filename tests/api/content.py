@@ -1,12 +1,16 @@
 """A workspace with a little of everything, made through the API, and the ids of what it holds."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from arco.core import new_ulid
+from arco.domains.orchestration import Outcome
+from arco.storage import Scope
+from tests.api.workers import Worker, deploy
 from tests.api.world import World
+from tests.servo.world import project
 
-__all__ = ["Content", "fill", "materialization"]
+__all__ = ["Content", "fill", "fill_whole", "materialization"]
 
 RATE = {"values": {"rate.requests_per_minute": 1_000_000}}
 
@@ -27,6 +31,16 @@ class Content:
     activity_operation_id: str
     position: str
     request_key: str
+    # What only `fill_whole` makes; `run_id` is then that of a run that was planned and done here.
+    asset: str = ""
+    asset_id: str = ""
+    sha256: str = ""
+    deployment_id: str = ""
+    partitions: str = ""
+    task_key: str = ""
+    attempt_id: str = ""
+    run_key: str = ""
+    run_request_key: str = ""
 
     @property
     def path_parameters(self) -> dict[str, str]:
@@ -40,6 +54,10 @@ class Content:
             "key_id": self.key_id,
             "principal": self.principal,
             "operation_id": self.operation_id,
+            "asset": self.asset,
+            "sha256": self.sha256,
+            "deployment_id": self.deployment_id,
+            "name": self.partitions,
         }
 
 
@@ -108,6 +126,42 @@ async def fill(world: World, *, token: str | None = None, word: str = "sales") -
         activity_operation_id=events["operation_id"],
         position=table["position"],
         request_key=key,
+    )
+
+
+async def fill_whole(world: World, *, token: str | None = None, word: str = "sales") -> Content:
+    """The same, and what orchestration has: code, a deployment, partitions, a run of which one task failed."""
+    content = await fill(world, token=token, word=word)
+
+    async def done(method: str, path: str, body: Any = None, **options: Any) -> Any:
+        return await world.done(method, path, body, token=token, **options)
+
+    runtime, asset, set_name = world.host.runtime, f"{word}.{word}_asset", f"{word}_customers"
+    given = project({asset: [], f"{word}.broken": [asset]}, description=word, owners=(f"{word}-team",))
+    deployed = await deploy(world, given, token=token, code=f"code of {word}".encode(), message=word)
+    await done("POST", f"/partitions/{set_name}", {"keys": [f"{word}-customer"]})
+    key, run_key = new_ulid(runtime, runtime), f"{word}-{new_ulid(runtime, runtime)}"
+    wanted = {"selection": "*", "mode": "force", "tags": {word: word}, "run_key": run_key}
+    run = await done("POST", "/runs", wanted, headers={"Idempotency-Key": key})
+    who = await done("GET", "/whoami")
+    worker = Worker(world, Scope(who["tenant"], who["workspace"]), name=f"{word}-worker")
+    while claimed := await worker.claim(100):
+        for envelope in claimed:
+            outcome = Outcome.FAILED if envelope.task_key.endswith(".broken") else Outcome.SUCCEEDED
+            await worker.finish(envelope, outcome, printed=(f"{word} was here\n",))
+    task = await done("GET", f"/runs/{run['run_id']}/task", task=asset)
+    return replace(
+        content,
+        run_id=run["run_id"],
+        asset=asset,
+        asset_id=(await done("GET", f"/assets/{asset}"))["asset_id"],
+        sha256=(await done("GET", "/deployments", limit=1))["items"][0]["code_sha256"],
+        deployment_id=deployed["deployment_id"],
+        partitions=set_name,
+        task_key=asset,
+        attempt_id=task["attempts"][-1]["attempt_id"],
+        run_key=run_key,
+        run_request_key=key,
     )
 
 

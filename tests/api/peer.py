@@ -19,10 +19,9 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from arco.api._internal import encode_error, internal_routes
+from arco.api._internal import door_of, encode_error, internal_routes
 from arco.api._peers import HttpPeers
-from arco.api._service import ServiceIdentity
-from arco.core import ArcoError
+from arco.core import ArcoError, ServiceIdentity
 from arco.runtime import AsyncRuntime, Workspace
 from arco.state import Cadence, define_log
 from arco.storage import LocalStore, Role, Scope
@@ -136,7 +135,7 @@ async def main(folder: Path, secret: str, role: str) -> None:
     found = {(SCOPE.tenant, SCOPE.workspace): workspace}
     app = Starlette(
         routes=[
-            *internal_routes(lambda tenant, name: found.get((tenant, name)), identity, runtime),
+            *internal_routes(door_of(lambda tenant, name: found.get((tenant, name)), identity), runtime),
             *routes(workspace, store),
         ]
     )

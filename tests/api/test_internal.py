@@ -14,20 +14,20 @@ from starlette.applications import Starlette
 import arco.core
 from arco.api._internal import (
     MAX_BODY_BYTES,
-    decode_error,
+    door_of,
     encode_error,
     internal_routes,
     pack_frame,
     unpack_frames,
 )
 from arco.api._peers import HttpPeers
-from arco.api._service import ServiceIdentity
 from arco.core import (
     ArcoError,
     Conflict,
     Invalid,
     NotFound,
     OutcomeUnknown,
+    ServiceIdentity,
     Stale,
     Superseded,
     TooLarge,
@@ -39,6 +39,7 @@ from arco.log import MAX_SEGMENT_BYTES, Command, Place
 from arco.runtime import AsyncRuntime, Workspace, init_workspace
 from arco.state import define_log
 from arco.storage import MemoryStore, Scope
+from arco.wire import unpack_error
 from tests.simulation.claims import CLAIMS, Claim
 
 SECRET = bytes(range(32))
@@ -67,7 +68,7 @@ class World:
         self.place = Place(SCOPE.tenant, SCOPE.workspace, workspace.incarnation.id, "activity")
 
     def client_of(self, identity: ServiceIdentity | None) -> httpx.AsyncClient:
-        app = Starlette(routes=internal_routes(self.find, identity, self.runtime))
+        app = Starlette(routes=internal_routes(door_of(self.find, identity), self.runtime))
         return httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url=ADDRESS)
 
     def path(self, rest: str, tenant: str = "acme", workspace: str = "prod", incarnation: str = "") -> str:
@@ -212,7 +213,7 @@ def test_a_body_that_is_not_what_is_asked_for_is_invalid(body: bytes) -> None:
         for path in (world.path("/sync-compact"), world.path("/logs/activity/commands")):
             answer = await world.post(path, body)
             assert answer.status_code == 400
-            assert isinstance(decode_error(answer.content), Invalid)
+            assert isinstance(unpack_error(answer.content), Invalid)
 
     inside(test)
 
@@ -221,10 +222,10 @@ def test_a_log_that_does_not_exist_and_a_body_that_is_too_large_are_refused() ->
     async def test(world: World) -> None:
         answer = await world.post(world.path("/logs/nothing/commands"), b"{}")
         assert answer.status_code == 404
-        assert isinstance(decode_error(answer.content), NotFound)
+        assert isinstance(unpack_error(answer.content), NotFound)
         answer = await world.post(world.path("/logs/activity/commands"), b" " * (MAX_BODY_BYTES + 1))
         assert answer.status_code == 413
-        assert isinstance(decode_error(answer.content), TooLarge)
+        assert isinstance(unpack_error(answer.content), TooLarge)
 
     inside(test)
 
@@ -320,7 +321,7 @@ def every_error() -> list[type[ArcoError]]:
 @pytest.mark.parametrize("kind", every_error(), ids=lambda kind: kind.__name__)
 def test_every_error_arrives_as_what_it_was(kind: type[ArcoError]) -> None:
     response = encode_error(kind("what happened", number=7, names=["a"], odd={1, 2}))
-    error = decode_error(bytes(response.body))
+    error = unpack_error(bytes(response.body))
     assert error is not None
     assert type(error) is kind
     assert (error.message, error.details["number"], error.details["names"]) == ("what happened", 7, ["a"])
@@ -331,11 +332,11 @@ def test_every_error_arrives_as_what_it_was(kind: type[ArcoError]) -> None:
 
 @given(body=st.binary(max_size=50) | st.text(max_size=50).map(str.encode))
 def test_what_is_no_error_of_ours_is_none(body: bytes) -> None:
-    assert decode_error(body) is None
+    assert unpack_error(body) is None
 
 
 def test_an_error_that_a_newer_program_knows_is_unavailable() -> None:
-    error = decode_error(b'{"name":"Singular","message":"m","details":{"a":1}}')
+    error = unpack_error(b'{"name":"Singular","message":"m","details":{"a":1}}')
     assert type(error) is Unavailable
     assert (error.message, error.details) == ("m", {"a": 1})
 

@@ -20,9 +20,11 @@ from schemathesis.generation import GenerationMode
 
 from arco.core import new_ulid
 from arco.storage import ObjectExists, Role
-from tests.api.content import Content, fill
+from tests.api.content import Content, fill_whole
 from tests.api.openapi import current
 from tests.api.running import Running, running_world
+from tests.api.workers import CODE, SHA256, body_of, put_code
+from tests.servo.world import project
 
 EXAMPLES = int(os.environ.get("ARCO_FUZZ", "4"))
 BASE = "http://localhost:8020"
@@ -73,7 +75,8 @@ class Target:
         with contextlib.suppress(ObjectExists):
             worker = made.workspace().handle(Role.WORKER)
             await worker.put("data/known/1.csv", b"id,name\n1,a\n", only_if_absent=True)
-        return await fill(made)
+        assert (await put_code(made)).is_success
+        return await fill_whole(made)
 
     def _meet(self, case: schemathesis.Case, content: Content) -> None:
         """Let the case ask for what exists, with values that mean something: texts of chance hardly ever do."""
@@ -82,12 +85,16 @@ class Target:
         usual: dict[str, Any] = {"namespace": content.namespace, "parent": content.namespace, "from": "catalog:0"}
         if case.path.endswith("/versions/diff"):
             usual = {"from": 1, "to": 1}
+        if "{run_id}" in case.path:
+            usual = {"task": content.task_key, "attempt": 0}
         odd = {"cursor", "min_position", "to", "table", "log", "as_of"} - usual.keys()
         case.query = {name: usual.get(name, value) for name, value in case.query.items() if name not in odd}
         for name in CONDITIONS:
             case.headers.pop(name, None)
         if "Idempotency-Key" in case.headers:
             case.headers["Idempotency-Key"] = new_ulid(runtime, runtime)
+        if case.path.startswith("/api/v1/code/"):
+            case.path_parameters, case.body = {"sha256": SHA256}, CODE
         if isinstance(case.body, dict):
             case.body = _sensible(case.body, self._words(case, content))
 
@@ -114,7 +121,20 @@ class Target:
             "values": {"query.max_seconds": 60 + self.cases % 2},
             "tables": [{"table": "tables"}],
             "revision": None,
+            "project": self._project(),
+            "expected_current": None,
+            "selection": content.asset,
+            "partitions": {},
+            "run_key": fresh,
+            "keys": [f"{content.namespace}-customer"] if case.path.endswith("/drop") else [fresh],
+            "reason": "enough",
+            "message": "what people say",
         }
+
+    def _project(self) -> dict[str, Any]:
+        """One that can be deployed: its code is there."""
+        given: dict[str, Any] = body_of(project({f"sales.made{self.cases}": []}))["project"]
+        return given
 
 
 def _sensible(body: dict[str, Any], words: dict[str, Any]) -> dict[str, Any]:

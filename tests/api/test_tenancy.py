@@ -26,9 +26,11 @@ from arco.core import ArcoError, Forbidden, Invalid, new_ulid
 from arco.domains.access import UserRole
 from arco.runtime import AsyncRuntime
 from arco.storage import RequestCounts, Role, RoleStore, Scope
-from tests.api.content import Content, fill
+from tests.api.content import Content, fill_whole
 from tests.api.stores import AskedStore, SigningStore
+from tests.api.workers import body_of, put_code
 from tests.api.world import ACME, OTHER, SIBLING, World, world
+from tests.servo.world import project
 
 T = TypeVar("T")
 
@@ -60,7 +62,7 @@ async def _place() -> AsyncIterator[Place]:
     async with world(door=Door.KEYS, scopes=(ACME, SIBLING, OTHER), store=store) as made:
         contents = {}
         for scope, word in ((ACME, VICTIM), (SIBLING, OWN), (OTHER, OWN)):
-            contents[scope] = await fill(made, token=await made.token(UserRole.OWNER, scope), word=word)
+            contents[scope] = await fill_whole(made, token=await made.token(UserRole.OWNER, scope), word=word)
             await (
                 made.workspace(scope).handle(Role.WORKER).put(f"data/{word}/1.csv", b"a,b\n1,2\n", only_if_absent=True)
             )
@@ -82,11 +84,16 @@ def _nowhere(place: Place) -> Content:
 
     def other(value: str) -> str:
         changed = value.replace(VICTIM, NOWHERE)
-        return re.sub(r"[0-7][0-9A-HJKMNP-TV-Z]{25}", lambda _: new_ulid(runtime, runtime), changed)
+        # Of the same time, so that it has the same place among the ids of others.
+        return re.sub(
+            r"([0-7][0-9A-HJKMNP-TV-Z]{9})[0-9A-HJKMNP-TV-Z]{16}",
+            lambda found: found[1] + new_ulid(runtime, runtime)[10:],
+            changed,
+        )
 
     made = replace(place.victim, **{field.name: other(getattr(place.victim, field.name)) for field in fields(Content)})
     # Not a ULID but as long, and of the same letters.
-    return replace(made, edge_id=made.edge_id[::-1], position=place.victim.position)
+    return replace(made, edge_id=made.edge_id[::-1], sha256=made.sha256[::-1], position=place.victim.position)
 
 
 def _asked(method: str, route: str, wanted: Content) -> list[Ask]:
@@ -126,6 +133,20 @@ def _queries(method: str, path: str, wanted: Content) -> list[dict[str, Any]]:
             return [{"from": f"run:{wanted.run_id}"}, {"from": "catalog:0", "table": wanted.table}]
         case "GET", "/revisions" | "/audit":
             return [{"cursor": cursor}]
+        case "GET", "/runs":
+            return [{"cursor": encode_cursor("runs/", (wanted.run_id,))}, {"as_of": f"run:{wanted.run_id}"}]
+        case "GET", "/assets":
+            return [{"cursor": encode_cursor("assets", (wanted.asset,))}]
+        case "GET", "/deployments":
+            return [{"cursor": encode_cursor("deployments", (wanted.deployment_id,))}]
+        case "GET", "/assets/{asset}/partitions":
+            return [{}, {"cursor": encode_cursor(f"partitions/{wanted.asset_id}", (wanted.asset_id,))}]
+        case "GET", "/partitions/{name}":
+            return [{}, {"cursor": encode_cursor(f"dynamic/{wanted.partitions}", (wanted.namespace,))}]
+        case "GET", "/runs/{run_id}/tasks":
+            return [{}, {"cursor": encode_cursor(f"tasks/{wanted.run_id}/", (wanted.task_key,))}]
+        case "GET", "/runs/{run_id}/task" | "/runs/{run_id}/logs":
+            return [{"task": wanted.task_key}, {"task": f"{OWN}.{OWN}_asset"}]
         case "GET", _ if "{" in path and "operations" not in path:
             return [{}, {"as_of": f"run:{wanted.run_id}"}]
         case _:
@@ -178,6 +199,18 @@ def _bodies(method: str, path: str, wanted: Content) -> list[Any]:
             {"tables": [{"table": "tables", "groups": [wanted.table_id]}]},
             {"tables": [{"table": wanted.table}]},
         ],
+        ("POST", "/deployments"): [
+            body_of(project({f"{OWN}.asset": []}), sha256=wanted.sha256),
+            body_of(project({f"{OWN}.asset": []}), expected_current=wanted.deployment_id, dry_run=True),
+            body_of(project({f"{OWN}.mine": [wanted.asset]}), dry_run=True),
+        ],
+        ("POST", "/deployments/{deployment_id}/rollback"): [{}],
+        ("POST", "/partitions/{name}"): [{"keys": ["mine"]}],
+        ("POST", "/partitions/{name}/drop"): [{"keys": [f"{wanted.namespace}-customer"]}],
+        ("POST", "/plans"): [{"selection": wanted.asset}],
+        ("POST", "/runs"): [{"selection": wanted.asset}, {"selection": "*", "run_key": wanted.run_key}],
+        ("POST", "/runs/{run_id}/cancel"): [{}],
+        ("POST", "/runs/{run_id}/rerun"): [{"from_failure": only} for only in (True, False)],
         ("POST", "/keys"): [{"name": wanted.key_name, "principal": wanted.principal}],
         ("PUT", "/roles/{principal}"): [{"role": "viewer"}],
         ("PATCH", "/settings"): [{"values": {wanted.namespace: 1}}],
@@ -197,6 +230,7 @@ def _masked(text: str, wanted: Content) -> str:
         (r"\d{4}-\d\d-\d\dT[\d:.]+Z", "<time>"),
         (r"https?://\S+?\"", "<url>"),
         (r"[0-9a-f]{64}", "<hash>"),
+        (r"plan_[0-9a-f]{32}", "<plan>"),
         (r'"elapsed_ms":[\d.]+', "<elapsed>"),
         (r"\b\d{5,}\b", "<position>"),
     ):
@@ -261,6 +295,11 @@ def test_lists_show_nothing_of_others() -> None:
             ("/settings", {}),
             ("/revisions", {}),
             ("/whoami", {}),
+            ("/assets", {}),
+            ("/deployments", {}),
+            ("/runs", {}),
+            (f"/runs/{place.own[OTHER].run_id}", {}),
+            (f"/runs/{place.own[OTHER].run_id}/explain", {}),
             ("/diff", {"from": "catalog:0"}),
             ("/diff", {"from": "activity:0", "log": "activity"}),
         ):
@@ -287,6 +326,35 @@ def test_a_request_key_of_another_workspace_replays_nothing() -> None:
     assert made["replayed"] is False
     assert made["table"]["id"] != victim.table_id
     assert made["operation_id"] != victim.operation_id
+
+
+def test_a_request_key_and_a_run_key_of_another_workspace_find_no_run() -> None:
+    async def work(place: Place) -> tuple[Any, str]:
+        headers = {"Idempotency-Key": place.victim.run_request_key}
+        body = {"selection": "*", "mode": "force", "tags": {VICTIM: VICTIM}, "run_key": place.victim.run_key}
+        made = await place.world.done("POST", "/runs", body, token=await place.token(OTHER), headers=headers)
+        return made, place.victim.run_id
+
+    made, theirs = in_place(work)
+    assert made["replayed"] is False
+    assert made["run_id"] != theirs
+
+
+def test_code_is_stored_in_each_workspace_by_itself() -> None:
+    """That somebody else has the same code makes no difference."""
+
+    async def work(place: Place) -> list[tuple[int, list[tuple[str, str]]]]:
+        found = []
+        for data in (f"code of {VICTIM}".encode(), f"code of {NOWHERE}".encode()):
+            await _settle(place, OTHER)
+            place.store.asked.clear()
+            answer = await put_code(place.world, data, token=await place.token(OTHER))
+            asked = [(operation, path.rpartition("/")[0]) for operation, path in place.store.asked]
+            found.append((answer.status_code, asked))
+        return found
+
+    theirs, nobodys = in_place(work)
+    assert theirs == nobodys == (200, [("put", f"{OTHER.root}/code")])
 
 
 def test_an_operation_of_another_workspace_is_unknown() -> None:

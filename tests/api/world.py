@@ -12,20 +12,22 @@ import httpx
 
 from arco.api import Door, Host, close_app, create_app
 from arco.api._caller import format_token, new_secret
-from arco.core import new_ulid
+from arco.core import ServiceIdentity, new_ulid
 from arco.domains.access import KEY_NAMES, CreateApiKey, UserRole
 from arco.runtime import AsyncRuntime, Workspace, init_workspace
 from arco.state import Cadence
 from arco.storage import Scope, Store
 from tests.api.stores import SECRET, SIGNED_URL, SigningStore
 
-__all__ = ["ACME", "OTHER", "SIBLING", "World", "run_world", "world"]
+__all__ = ["ACME", "OTHER", "SERVICE_SECRET", "SIBLING", "World", "run_world", "world"]
 
 T = TypeVar("T")
 
 ACME = Scope("acme", "prod")
 SIBLING = Scope("acme", "dev")
 OTHER = Scope("globex", "prod")
+
+SERVICE_SECRET = b"what the processes of this world share"
 
 
 class World:
@@ -88,7 +90,10 @@ async def world(
         await init_workspace(base, scope, runtime)
         cadence = Cadence(interval=0.01)
         workspaces[scope] = await Workspace.open(base, scope, runtime, compact=compact, cadence=cadence)
-    host = Host(runtime, workspaces, scopes[0], door, signing=(SECRET, SIGNED_URL))
+    identity = ServiceIdentity(SERVICE_SECRET, "server", runtime)
+    host = Host(
+        runtime, workspaces, scopes[0], door, identity=identity, signing=(SECRET, SIGNED_URL), secret=SERVICE_SECRET
+    )
     app = create_app(host)
     made = World(host, app, base)
     try:

@@ -5,7 +5,7 @@ from arco.api._host import Door, Host
 from arco.api._openapi import openapi_document
 from arco.api._peers import HttpPeers
 from arco.api._server import ProcessRole, ServeOptions, local_app, serve
-from arco.api._service import ServiceIdentity
+from arco.core import ServiceIdentity
 
 __all__ = [
     "Door",

@@ -8,11 +8,12 @@ from fastapi.routing import APIRoute
 from arco import __version__
 from arco.api._health import health_routes
 from arco.api._host import Host
-from arco.api._internal import internal_routes
+from arco.api._internal import door_of, internal_routes
 from arco.api._limits import RateLimiter, RequestShape
 from arco.api._objects import object_route
 from arco.api._openapi import openapi_document
 from arco.api._problems import install_problem_handlers
+from arco.api._work import work_routes
 from arco.api.routes import ROUTERS
 from arco.catalog import Sandbox
 from arco.storage import Scope
@@ -50,7 +51,9 @@ def create_app(host: Host, *, public: bool = True) -> FastAPI:
     def find(tenant: str, workspace: str) -> Any:
         return host.workspaces.get(Scope(tenant, workspace))
 
-    app.router.routes.extend(internal_routes(find, host.identity, host.runtime))
+    admitted = door_of(find, host.identity)
+    app.router.routes.extend(internal_routes(admitted, host.runtime))
+    app.router.routes.extend(work_routes(admitted, host))
     app.router.routes.extend(health_routes(host))
     if public:
         app.router.routes.append(object_route(host))

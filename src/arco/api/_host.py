@@ -11,10 +11,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from arco.api._service import ServiceIdentity
 from arco.catalog import Points
-from arco.core import Runtime
+from arco.core import Runtime, ServiceIdentity
 from arco.runtime import Workspace
+from arco.servo import Relay, Servo
 from arco.storage import Scope
 
 __all__ = ["Door", "Host"]
@@ -40,9 +40,20 @@ class Host:
     signing: tuple[bytes, str] | None = field(default=None, repr=False)
     """Secret and base URL of the signed URLs this process serves itself, for local disk."""
     points: dict[Scope, Points] = field(default_factory=dict)
+    servos: dict[Scope, Servo] = field(default_factory=dict)
+    secret: bytes = field(default=b"", repr=False)
+    """What the processes of this service share; without one nobody works for this process."""
+    relay: Relay | None = None
 
     def points_of(self, scope: Scope) -> Points:
         """Past states of a workspace, shared by all requests because they never change."""
         if scope not in self.points:
             self.points[scope] = Points(self.workspaces[scope])
         return self.points[scope]
+
+    def servo_of(self, scope: Scope) -> Servo:
+        """Orchestration of a workspace, one for all requests."""
+        if scope not in self.servos:
+            secret = self.secret or self.runtime.bytes(32)
+            self.servos[scope] = Servo(self.workspaces[scope], secret, self.relay)
+        return self.servos[scope]

@@ -19,7 +19,6 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
-from arco.api._service import ServiceIdentity
 from arco.core import (
     ArcoError,
     Conflict,
@@ -32,6 +31,7 @@ from arco.core import (
     RateLimited,
     Refused,
     Runtime,
+    ServiceIdentity,
     StoreRefused,
     Superseded,
     TooLarge,
@@ -40,13 +40,18 @@ from arco.core import (
 )
 from arco.log import MAX_SEGMENT_BYTES, Command, parse_position
 from arco.runtime import OpenLog, Workspace
+from arco.wire import pack_error
 
 __all__ = [
+    "BASE",
     "HEARTBEAT",
     "MAX_BODY_BYTES",
+    "Admit",
     "Covered",
     "SyncCompact",
-    "decode_error",
+    "answering",
+    "decode_body",
+    "door_of",
     "encode_error",
     "internal_routes",
     "pack_frame",
@@ -64,8 +69,12 @@ MAX_BODY_BYTES: Final = MAX_SEGMENT_BYTES + (1 << 20)
 
 _FRAME: Final = struct.Struct(">QI")
 
+BASE: Final = "/internal/{tenant}/{workspace}"
+
 Find = Callable[[str, str], Workspace | None]
 Endpoint = Callable[[Request], Awaitable[Response]]
+Admit = Callable[[Request], Awaitable[tuple[Workspace, bytes]]]
+"""The workspace and the body of a call, or `Unauthenticated`."""
 
 
 class SyncCompact(msgspec.Struct, frozen=True):
@@ -79,12 +88,6 @@ class Covered(msgspec.Struct, frozen=True):
 
 
 # Errors
-
-
-class _Problem(msgspec.Struct, frozen=True):
-    name: str
-    message: str
-    details: dict[str, Any] = msgspec.field(default_factory=dict)
 
 
 _STATUS: Final[tuple[tuple[type[ArcoError], int], ...]] = (
@@ -106,29 +109,9 @@ _STATUS: Final[tuple[tuple[type[ArcoError], int], ...]] = (
 )
 
 
-def _classes(root: type[ArcoError]) -> dict[str, type[ArcoError]]:
-    found = {root.__name__: root}
-    for child in root.__subclasses__():
-        found |= _classes(child)
-    return found
-
-
 def encode_error(error: ArcoError) -> Response:
-    body = msgspec.json.encode(_Problem(error.name, error.message, error.details), enc_hook=str)
     status = next((status for kind, status in _STATUS if isinstance(error, kind)), 500)
-    return Response(body, status, media_type="application/json")
-
-
-def decode_error(body: bytes) -> ArcoError | None:
-    """The error another process raised; None if this is none. What a newer program calls it is `Unavailable` here."""
-    try:
-        problem = msgspec.json.decode(body, type=_Problem)
-    except (msgspec.MsgspecError, UnicodeDecodeError):
-        return None
-    kind = _classes(ArcoError).get(problem.name, Unavailable)
-    error = kind(problem.message)
-    error.details = problem.details
-    return error
+    return Response(pack_error(error), status, media_type="application/json")
 
 
 # Frames
@@ -158,8 +141,8 @@ async def unpack_frames(chunks: AsyncIterator[bytes]) -> AsyncGenerator[tuple[in
 # Routes
 
 
-def internal_routes(find: Find, identity: ServiceIdentity | None, runtime: Runtime) -> list[Route]:
-    """The routes, for the root of an application. `find` returns a workspace that is open here, without any request.
+def door_of(find: Find, identity: ServiceIdentity | None) -> Admit:
+    """Who lets calls in. `find` returns a workspace that is open here, without any request.
 
     Without an identity nobody is let in.
     """
@@ -186,10 +169,16 @@ def internal_routes(find: Find, identity: ServiceIdentity | None, runtime: Runti
             raise Superseded("this process has another incarnation of the workspace open; reopen it")
         return workspace, body
 
+    return admitted
+
+
+def internal_routes(admitted: Admit, runtime: Runtime) -> list[Route]:
+    """The routes, for the root of an application."""
+
     async def commands(request: Request) -> Response:
         workspace, body = await admitted(request)
         log = _log_of(workspace, request.path_params["log"])
-        command = _decode(body, Command)
+        command = decode_body(body, Command)
         try:
             receipt = await runtime.timeout(PATIENCE, log.gateway.receive(command))
         except TimeoutError:
@@ -207,21 +196,20 @@ def internal_routes(find: Find, identity: ServiceIdentity | None, runtime: Runti
 
     async def sync_compact(request: Request) -> Response:
         workspace, body = await admitted(request)
-        asked = _decode(body, SyncCompact)
+        asked = decode_body(body, SyncCompact)
         manifest = await _log_of(workspace, asked.log).publishing.publish_here(parse_position(asked.position))
         return Response(
             msgspec.json.encode(Covered(manifest.number, manifest.watermark)), media_type="application/json"
         )
 
-    base = "/internal/{tenant}/{workspace}"
     return [
-        Route(f"{base}/logs/{{log}}/commands", _answering(commands), methods=["POST"]),
-        Route(f"{base}/logs/{{log}}/segments", _answering(segments), methods=["GET"]),
-        Route(f"{base}/sync-compact", _answering(sync_compact), methods=["POST"]),
+        Route(f"{BASE}/logs/{{log}}/commands", answering(commands), methods=["POST"]),
+        Route(f"{BASE}/logs/{{log}}/segments", answering(segments), methods=["GET"]),
+        Route(f"{BASE}/sync-compact", answering(sync_compact), methods=["POST"]),
     ]
 
 
-def _answering(endpoint: Endpoint) -> Endpoint:
+def answering(endpoint: Endpoint) -> Endpoint:
     async def answer(request: Request) -> Response:
         try:
             return await endpoint(request)
@@ -246,7 +234,7 @@ async def _body(request: Request) -> bytes:
     return bytes(body)
 
 
-def _decode(body: bytes, kind: type[Any]) -> Any:
+def decode_body(body: bytes, kind: type[Any]) -> Any:
     try:
         return msgspec.json.decode(body, type=kind)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:

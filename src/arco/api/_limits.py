@@ -16,7 +16,10 @@ __all__ = ["BATCH_BYTES", "BODY_BYTES", "RateLimiter", "RequestShape"]
 
 BODY_BYTES: Final = 1 << 20
 BATCH_BYTES: Final = 8 << 20
-"""For `POST /api/v1/events`."""
+"""For what holds many things: events, the definitions of a project."""
+
+CODE_BYTES: Final = 64 << 20
+"""For an archive of code."""
 
 BODY_SECONDS: Final = 30.0
 """How long to wait for the next part of a body."""
@@ -24,6 +27,12 @@ BODY_SECONDS: Final = 30.0
 _REQUEST_ID: Final = re.compile(r"[A-Za-z0-9._:-]{1,128}")
 MAX_CALLERS: Final = 10_000
 MAX_DIGITS: Final = 18
+
+
+def _limit_of(path: str) -> int:
+    if path in ("/api/v1/events", "/api/v1/deployments"):
+        return BATCH_BYTES
+    return CODE_BYTES if path.startswith("/api/v1/code/") else BODY_BYTES
 
 
 class RequestShape:
@@ -41,7 +50,7 @@ class RequestShape:
         given = headers.get(b"x-request-id", b"").decode("latin-1")
         request_id = given if _REQUEST_ID.fullmatch(given) else new_ulid(self._runtime, self._runtime)
         scope["arco.request_id"] = request_id
-        limit = BATCH_BYTES if scope["path"] == "/api/v1/events" else BODY_BYTES
+        limit = _limit_of(scope["path"])
 
         async def answer(message: Message) -> None:
             if message["type"] == "http.response.start":

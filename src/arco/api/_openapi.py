@@ -11,6 +11,7 @@ from fastapi.openapi.utils import get_openapi
 from pydantic.json_schema import models_json_schema
 
 from arco.api._problems import MEDIA_TYPE, title_of
+from arco.api._reading import POSITION_HEADERS
 from arco.core import (
     ArcoError,
     Conflict,
@@ -30,12 +31,17 @@ __all__ = ["openapi_document"]
 
 _ALWAYS: Final = (Invalid, Unauthenticated, Forbidden, NotFound, TooLarge, RateLimited, Corrupt, Unavailable)
 _RETRIED: Final = (RateLimited, Unavailable)
+_COMPARED: Final = ("create_deployment", "rollback_deployment")
+"""Refused if somebody else was faster, without `If-Match`."""
 
 _TAGS: Final = {
     "namespaces": "Namespaces, which hold tables and other namespaces.",
     "tables": "Tables, their names, schemas, contracts and SLAs.",
     "columns": "Columns of tables. A column keeps its id when it is renamed.",
     "lineage": "What is made of what: recorded by runs, or added by people.",
+    "assets": "Assets: what the current code version defines, and how their partitions stand.",
+    "deployments": "Code versions: store, deploy, compare, go back; keys of dynamic partitions.",
+    "runs": "Plans and runs, their tasks, and what those printed.",
     "events": "Facts of other producers.",
     "query": "SQL that only reads.",
     "states": "The past: differences, revisions, audit, operations; files for readers of their own.",
@@ -52,6 +58,7 @@ _HEADERS: Final = {
         "The request's id: the one that was sent, or a new one. Name it when you report a problem."
     ),
     "Arco-Position": _header("The position of the catalog that the answer holds for.", pattern="^[0-9]+$"),
+    "Arco-Activity-Position": _header("The position of the log of runs that the answer holds for.", pattern="^[0-9]+$"),
     "ETag": _header("Changes with the object. Send it in `If-Match` to change only what you have seen."),
     "Retry-After": _header("Seconds to wait before trying again.", pattern="^[0-9]+$"),
     "WWW-Authenticate": _header("How to say who asks: with a bearer token."),
@@ -120,7 +127,7 @@ def _complete(method: str, operation: dict[str, Any]) -> None:
         _tidy(parameter)
     headers = ["X-Request-Id"]
     if "min_position" in names or operation["operationId"] == "run_query":
-        headers.append("Arco-Position")
+        headers.append(POSITION_HEADERS["activity" if "runs" in operation["tags"] else "catalog"])
     responses = operation["responses"]
     responses.pop("422", None)
     if "If-None-Match" in names:
@@ -133,7 +140,7 @@ def _complete(method: str, operation: dict[str, Any]) -> None:
     kinds = list(_ALWAYS)
     if method != "get":
         kinds.append(Conflict)
-    if "If-Match" in names:
+    if "If-Match" in names or operation["operationId"] in _COMPARED:
         kinds.append(PreconditionFailed)
     for kind in kinds:
         responses[str(title_of(kind)[0])] = {"$ref": f"#/components/responses/{kind.__name__}"}

@@ -11,10 +11,12 @@ from urllib.parse import quote
 import httpx
 import msgspec
 
-from arco.api._internal import HEARTBEAT, Covered, SyncCompact, decode_error, unpack_frames
-from arco.api._service import ServiceIdentity
-from arco.core import ArcoError, Invalid, OutcomeUnknown, Runtime, Unauthenticated, Unavailable
+from arco.api._internal import HEARTBEAT, Covered, SyncCompact, unpack_frames
+from arco.api._work import CALLBACK, RELAYED
+from arco.core import ArcoError, Invalid, OutcomeUnknown, Runtime, ServiceIdentity, Unauthenticated, Unavailable
 from arco.log import Command, Place, Receipt, is_http, parse_position
+from arco.servo import Beat
+from arco.wire import unpack_error
 
 __all__ = ["HttpPeers"]
 
@@ -22,6 +24,7 @@ CONNECT: Final = 1.0
 FORWARD: Final = 30.0
 """Seconds for an answer; the gateway gives up on a silent owner long before."""
 PUBLISH: Final = 10.0
+BEAT: Final = 5.0
 
 _NOT_SENT: Final = (
     httpx.ConnectError,
@@ -80,6 +83,19 @@ class HttpPeers:
             raise _unreachable(address, error) from error
         raise _refusal(address, response) or Unavailable(f"{address} answered with status {response.status_code}")
 
+    async def beat(self, address: str, place: Place, attempt_id: str, token: str) -> Beat:
+        """Pass a sign of life on to the process that leads the log."""
+        path = f"/work/attempts/{quote(attempt_id, safe='')}/beats"
+        request = self._request("POST", address, place, path, b"", BEAT)
+        request.headers.update({CALLBACK: token, RELAYED: "1"})
+        try:
+            response = await self._client.send(request)
+            if response.status_code == 200:
+                return msgspec.json.decode(response.content, type=Beat)
+        except (httpx.HTTPError, msgspec.MsgspecError, UnicodeDecodeError) as error:
+            raise _unreachable(address, error) from error
+        raise _refusal(address, response) or Unavailable(f"{address} answered with status {response.status_code}")
+
     async def segments(self, address: str, place: Place) -> AsyncGenerator[tuple[int, bytes], None]:
         request = self._request("GET", address, place, f"/logs/{place.log}/segments", b"", 3 * HEARTBEAT)
         try:
@@ -115,7 +131,7 @@ class HttpPeers:
 
 def _refusal(address: str, response: httpx.Response) -> ArcoError | None:
     """The error that was raised there; None if the answer is not one of ours."""
-    error = decode_error(response.content)
+    error = unpack_error(response.content)
     if isinstance(error, Unauthenticated):
         return Unauthenticated(
             f"{address} does not accept this process: ARCO_SERVICE_SECRET is missing or another one there, or it does "

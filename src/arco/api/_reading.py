@@ -2,7 +2,7 @@
 
 A read is strong by default: it asks the store once whether something is newer than what this process knows. A bounded
 one asks nobody. `min_position` waits until this process knows a position, for whoever wrote elsewhere a moment ago.
-`as_of` reads the past instead. Whatever it is, the answer names the position it holds for.
+`as_of` reads the past instead. Whatever it is, the answer names the positions it holds for.
 """
 
 import hashlib
@@ -22,6 +22,7 @@ from arco.state import Snapshot
 
 __all__ = [
     "MAX_REF",
+    "POSITION_HEADERS",
     "CallerDep",
     "Cursor",
     "IfNoneMatch",
@@ -35,6 +36,9 @@ __all__ = [
 ]
 
 T = TypeVar("T")
+
+POSITION_HEADERS = {"catalog": "Arco-Position", "activity": "Arco-Activity-Position"}
+"""Which header tells the position of each log."""
 
 MAX_REF = 5000
 """Sixteen levels and a name of 255 characters each, quoted; so many of any script still fit into an address."""
@@ -77,6 +81,7 @@ class Reads:
     strong: bool
     min_position: int
     response: Response
+    min_activity: int = 0
 
     async def catalog(self, work: Callable[[View], Awaitable[T]]) -> T:
         return await self._of("catalog", work)
@@ -86,23 +91,34 @@ class Reads:
 
     async def snapshots(self) -> dict[str, Snapshot]:
         """Both logs at one moment, unchanging."""
-        if self.min_position:
-            await self.caller.workspace.logs["catalog"].current(min_position=self.min_position)
+        await self._wait_for("catalog", "activity")
         found = await self.host.points_of(self.caller.scope).snapshots_at(self.as_of)
-        self.response.headers["Arco-Position"] = str(found["catalog"].position)
+        for log, snapshot in found.items():
+            self._tell(log, snapshot.position)
         return found
 
     async def _of(self, log: str, work: Callable[[View], Awaitable[T]]) -> T:
         if self.as_of is not NOW:
             snapshot = (await self.snapshots())[log]
             return await work(snapshot)
-        opened = self.caller.workspace.logs[log]
-        # `min_position` is a position of the catalog, the log that people write to.
-        least = self.min_position if log == "catalog" else 0
-        result, position = await opened.read(work, strong=self.strong, min_position=least)
-        if log == "catalog":
-            self.response.headers["Arco-Position"] = str(position)
+        await self._wait_for("catalog" if log == "activity" else "activity")
+        result, position = await self.caller.workspace.logs[log].read(
+            work, strong=self.strong, min_position=self._least(log)
+        )
+        self._tell(log, position)
         return result
+
+    def _least(self, log: str) -> int:
+        return self.min_position if log == "catalog" else self.min_activity
+
+    async def _wait_for(self, *logs: str) -> None:
+        """Know what the caller knows of logs that are not read themselves."""
+        for log in logs:
+            if self._least(log):
+                await self.caller.workspace.logs[log].current(strong=False, min_position=self._least(log))
+
+    def _tell(self, log: str, position: int) -> None:
+        self.response.headers[POSITION_HEADERS[log]] = str(position)
 
 
 async def _reads(
@@ -121,13 +137,25 @@ async def _reads(
         Query(description="strong asks the store once whether something is newer; bounded asks nobody."),
     ] = "strong",
     min_position: Annotated[
-        str | None, Query(max_length=40, description="Wait until this position of the catalog is known here.")
+        str | None,
+        Query(
+            max_length=100,
+            description="Wait until this position of the catalog is known here, or `activity:<position>`, or both.",
+        ),
     ] = None,
 ) -> Reads:
     if as_of is not None and min_position is not None:
         raise Invalid("as_of names a state of the past, so min_position means nothing beside it; send one of them")
-    least = parse_position(min_position) if min_position is not None else 0
-    return Reads(host_of(request), caller, parse_as_of(as_of), consistency == "strong", least, response)
+    catalog, activity = _parse_least(min_position) if min_position is not None else (0, 0)
+    return Reads(host_of(request), caller, parse_as_of(as_of), consistency == "strong", catalog, response, activity)
+
+
+def _parse_least(text: str) -> tuple[int, int]:
+    """Least positions of catalog and activity, written as in `as_of`."""
+    if not text.startswith(("catalog:", "activity:")):
+        return parse_position(text), 0
+    found = parse_as_of(text)
+    return found.catalog or 0, found.activity or 0
 
 
 ReadsDep = Annotated[Reads, Depends(_reads)]

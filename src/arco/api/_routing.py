@@ -20,6 +20,8 @@ from arco.domains.access import read_settings
 __all__ = ["PREFIX", "router"]
 
 PREFIX = "/api/v1"
+BYTES = frozenset({"/api/v1/code/{sha256}"})
+"""Routes whose body is no JSON."""
 
 
 class JsonRequest(Request):
@@ -54,6 +56,7 @@ class GuardedRoute(APIRoute):
         super().__init__(path, endpoint, **options)
         self.permissions = {method: ROUTES[method, path] for method in self.methods or ()}
         self.query = frozenset(_query_names(self.dependant))
+        self.takes_bytes = path in BYTES
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         handle = super().get_route_handler()
@@ -67,6 +70,8 @@ class GuardedRoute(APIRoute):
             request.state.caller = caller
             request.state.settings = settings
             _check_query(request, self.query)
+            if self.takes_bytes:
+                return await handle(request)
             parsed = JsonRequest(request.scope, request.receive)
             await parsed.parse()
             return await handle(parsed)

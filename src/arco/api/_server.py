@@ -24,8 +24,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from arco.api._app import close_app, create_app
 from arco.api._host import Door, Host
 from arco.api._peers import HttpPeers
-from arco.api._service import ServiceIdentity, derive_secret
-from arco.core import Invalid, Runtime, StoreRefused, new_ulid
+from arco.core import Invalid, Runtime, ServiceIdentity, StoreRefused, derive_secret, new_ulid
 from arco.runtime import Workspace
 from arco.state import Cadence
 from arco.storage import Scope, Store, open_store
@@ -139,14 +138,15 @@ class _Server(uvicorn.Server):
     It waits for open answers before it stops, and segment streams never end by themselves, so they are ended first.
     """
 
-    def __init__(self, config: uvicorn.Config, before_shutdown: Callable[[], None]) -> None:
+    def __init__(self, config: uvicorn.Config, before_shutdown: Callable[[], None], *, signals: bool = True) -> None:
         super().__init__(config)
         self._before_shutdown = before_shutdown
+        self._signals = signals
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
         loop = asyncio.get_running_loop()
-        signals = (signal.SIGINT, signal.SIGTERM)
+        signals = (signal.SIGINT, signal.SIGTERM) if self._signals else ()
         for number in signals:
             loop.add_signal_handler(number, self.handle_exit, number, None)
         try:
@@ -161,9 +161,15 @@ class _Server(uvicorn.Server):
 
 
 async def serve(
-    options: ServeOptions, runtime: Runtime, ready: Callable[[str, Door], None] = lambda url, door: None
+    options: ServeOptions,
+    runtime: Runtime,
+    ready: Callable[[str, Door], None] = lambda url, door: None,
+    stop: asyncio.Event | None = None,
 ) -> None:
-    """Serve until SIGINT or SIGTERM. `ready` is called with the URL once requests are answered."""
+    """Serve until SIGINT or SIGTERM, or until `stop` is set: then signals are somebody else's business.
+
+    `ready` is called with the URL once requests are answered.
+    """
     listener = _bind(options)
     bound = listener.getsockname()[1]
     host = f"[{options.host}]" if ":" in options.host else options.host
@@ -187,7 +193,7 @@ async def serve(
                 for workspace in found.workspaces.values():
                     workspace.end_streams()
 
-            server = _Server(config, before_shutdown)
+            server = _Server(config, before_shutdown, signals=stop is None)
             task = asyncio.ensure_future(server.serve(sockets=[listener]))
             while not server.started and not task.done():
                 await asyncio.sleep(0.01)
@@ -195,6 +201,11 @@ async def serve(
                 _spare_the_collector()
                 await _announce(found)
                 ready(url, found.door)
+            if stop is not None:
+                waiting = asyncio.ensure_future(stop.wait())
+                await asyncio.wait([task, waiting], return_when=asyncio.FIRST_COMPLETED)
+                waiting.cancel()
+                server.should_exit = True
             await task
     finally:
         listener.close()
@@ -235,9 +246,22 @@ async def _opened(options: ServeOptions, runtime: Runtime, url: str) -> AsyncIte
         workspaces: dict[Scope, Workspace] = {}
         for scope in options.scopes:
             workspaces[scope] = await stack.enter_async_context(await _open(base, scope, runtime, options, url, peers))
-        host = Host(runtime, workspaces, options.scopes[0], _door(options), identity=identity, signing=signing)
+        host = Host(
+            runtime,
+            workspaces,
+            options.scopes[0],
+            _door(options),
+            identity=identity,
+            signing=signing,
+            secret=secret,
+            relay=peers,
+        )
         app = create_app(host, public=options.role is not ProcessRole.COMPACTOR)
         stack.push_async_callback(close_app, app)
+        if options.role is not ProcessRole.COMPACTOR:
+            for scope in workspaces:
+                host.servo_of(scope).start()
+                stack.push_async_callback(host.servo_of(scope).stop)
         yield host, app
 
 

@@ -3,6 +3,7 @@
 from arco.catalog._activity import check_results, run_outputs
 from arco.catalog._audit import audit_page
 from arco.catalog._browser import browser_urls
+from arco.catalog._cursors import check_limit, decode_cursor, encode_cursor, number_in
 from arco.catalog._diff import Changed, Difference, compare, diff_snapshots
 from arco.catalog._lineage import downstream_of, walk
 from arco.catalog._names import (
@@ -12,6 +13,7 @@ from arco.catalog._names import (
     name_of,
     namespace_path,
     parse_ref,
+    position_of_view,
     resolve_namespace,
     resolve_table,
     table_path,
@@ -34,6 +36,7 @@ from arco.catalog._relations import CatalogResolver, SystemRelations
 from arco.catalog._revisions import revisions_page
 from arco.catalog._sql import Limits, QueryResult, Sandbox
 from arco.catalog._tables import find_table
+from arco.catalog._type_text import type_text
 
 __all__ = [
     "NOW",
@@ -54,10 +57,13 @@ __all__ = [
     "View",
     "audit_page",
     "browser_urls",
+    "check_limit",
     "check_results",
     "compare",
+    "decode_cursor",
     "diff_snapshots",
     "downstream_of",
+    "encode_cursor",
     "find_table",
     "inspect",
     "list_columns",
@@ -67,9 +73,11 @@ __all__ = [
     "namespace_history",
     "namespace_info",
     "namespace_path",
+    "number_in",
     "parse_as_of",
     "parse_ref",
     "plain_rows",
+    "position_of_view",
     "resolve_namespace",
     "resolve_table",
     "revisions_page",
@@ -79,5 +87,6 @@ __all__ = [
     "table_history",
     "table_info",
     "table_path",
+    "type_text",
     "walk",
 ]

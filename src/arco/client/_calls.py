@@ -130,10 +130,14 @@ class Call:
     key: str | None = None
     """The request key of what changes something."""
     if_match: int | None = None
+    archive: bytes | None = None
+    """A body that is no JSON."""
 
     @property
     def headers(self) -> dict[str, str]:
         headers: dict[str, str] = {} if self.key is None else {"Idempotency-Key": parse_request_key(self.key)}
+        if self.archive is not None:
+            headers["Content-Type"] = "application/zip"
         return headers if self.if_match is None else {**headers, "If-Match": f'"{self.if_match}"'}
 
     @property

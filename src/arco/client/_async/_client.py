@@ -11,6 +11,7 @@ from arco.client._async._activity import AsyncActivityCalls
 from arco.client._async._catalog import AsyncNamespaceCalls, AsyncTableCalls
 from arco.client._async._connection import AsyncConnection
 from arco.client._async._reading import AsyncReadingCalls
+from arco.client._async._servo import AsyncServoCalls
 from arco.core import Runtime
 from arco.runtime import AsyncRuntime
 
@@ -19,7 +20,14 @@ __all__ = ["AsyncClient"]
 TIMEOUT_SECONDS = 30.0
 
 
-class AsyncClient(AsyncNamespaceCalls, AsyncTableCalls, AsyncActivityCalls, AsyncReadingCalls, AsyncAccessCalls):
+class AsyncClient(
+    AsyncNamespaceCalls,
+    AsyncTableCalls,
+    AsyncActivityCalls,
+    AsyncServoCalls,
+    AsyncReadingCalls,
+    AsyncAccessCalls,
+):
     """A server of Arco. Use it as a context manager, or `close` it.
 
     Calls that change something always carry a request key, so that a call is carried out once however often it had to

@@ -12,13 +12,21 @@ from arco.client._sync._activity import ActivityCalls
 from arco.client._sync._catalog import NamespaceCalls, TableCalls
 from arco.client._sync._connection import Connection
 from arco.client._sync._reading import ReadingCalls
+from arco.client._sync._servo import ServoCalls
 
 __all__ = ["Client"]
 
 TIMEOUT_SECONDS = 30.0
 
 
-class Client(NamespaceCalls, TableCalls, ActivityCalls, ReadingCalls, AccessCalls):
+class Client(
+    NamespaceCalls,
+    TableCalls,
+    ActivityCalls,
+    ServoCalls,
+    ReadingCalls,
+    AccessCalls,
+):
     """A server of Arco. Use it as a context manager, or `close` it.
 
     Calls that change something always carry a request key, so that a call is carried out once however often it had to
