@@ -19,6 +19,7 @@ from arco.domains.execution import MATERIALIZATION_COMPLETED, DataFile, Material
 from arco.runtime import AsyncRuntime, Workspace, init_workspace
 from arco.state import new_event
 from arco.storage import LocalStore, Scope
+from tests.cli.pipelines import SALES
 
 SCOPE = Scope("default", "default")
 ASSET = "01ARZ3NDEKTSV4RRFFQ69G5F00"
@@ -81,6 +82,23 @@ def workspace(home: Path, template: Path) -> Path:
     """The workspace's folder, in the store `.arco` of the current folder."""
     shutil.copytree(template, home / ".arco")
     return home / ".arco" / SCOPE.root
+
+
+@pytest.fixture(scope="session")
+def deployed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a project of assets, deployed to the store below it."""
+    folder = tmp_path_factory.mktemp("project")
+    (folder / "sales.py").write_text(SALES)
+    for command in (["init"], ["deploy", str(folder), "-m", "first"], ["partitions", "add", "customers", "a", "b"]):
+        result = CliRunner().invoke(app, [*command, "--store", f"file://{folder}/.arco"])
+        assert result.exit_code == 0, result.stderr
+    return folder
+
+
+@pytest.fixture
+def project(home: Path, deployed: Path) -> Path:
+    shutil.copytree(deployed, home, dirs_exist_ok=True)
+    return home
 
 
 async def _fill(root: Path) -> None:

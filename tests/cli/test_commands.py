@@ -33,7 +33,7 @@ READING = (
     ["audit"],
     ["diff", "--from", "1:0", "--all"],
     ["operation", "01ARZ3NDEKTSV4RRFFQ69G5FAV"],
-    ["run", "outputs", "run"],
+    ["runs", "outputs", "run"],
     ["query", "select * from system.namespaces"],
     ["key", "list"],
     ["role", "list"],

@@ -1,7 +1,7 @@
 """`python -m tests.prove [--quick] [--only NAME]`: the proofs that take long or need real processes and a real disk.
 
-In order: kill test, simulation with crash sweep and mutants, faults of the machine, tests marked `prove`. The last line
-says how many checks passed and failed; the exit code is 1 if any failed.
+In order: kill test, kill test of a real `arco dev`, simulation with crash sweep and mutants, faults of the machine,
+tests marked `prove`. The last line says how many checks passed and failed; the exit code is 1 if any failed.
 """
 
 import argparse
@@ -14,8 +14,9 @@ from pathlib import Path
 from tests.prove.faults import prove_full_disk, prove_read_only, prove_suspended
 from tests.prove.kill import prove_kills
 from tests.prove.report import Report
+from tests.prove.servo import prove_dev_kills
 
-SECTIONS = ("kill", "simulation", "faults", "pytest")
+SECTIONS = ("kill", "servo", "simulation", "faults", "pytest")
 
 
 def simulation(report: Report, quick: bool) -> None:
@@ -46,6 +47,10 @@ def main() -> int:
             seconds = options.seconds or (25.0 if options.quick else 300.0)
             with report.section(f"kill test: 7 processes on local disk for {seconds:.0f} s"):
                 prove_kills(_below(folder, "kill"), seconds, report)
+        if "servo" in chosen:
+            kills = 6 if options.quick else 30
+            with report.section(f"kill test of `arco dev`: 200 tasks, {kills} processes killed"):
+                prove_dev_kills(_below(folder, "servo"), kills, report)
         if "simulation" in chosen:
             simulation(report, options.quick)
         if "faults" in chosen:

@@ -1,4 +1,4 @@
-"""Commands on what happened: facts of other producers, outputs of runs, audit, operations, differences."""
+"""Commands on what happened: facts of other producers, audit, operations, differences."""
 
 import json
 import sys
@@ -14,14 +14,13 @@ from arco.cli._answers import document_of, facts, gather, list_out, page_size, p
 from arco.cli._command import Session, asks, changes
 from arco.cli._connect import connect
 from arco.cli._options import AsOfOption, LimitOption, LogName, LogOption
-from arco.cli._output import cell, grid, say, shown_size, shown_time, titled
+from arco.cli._output import cell, grid, say, shown_time, titled
 from arco.core import Invalid
-from arco.wire import AuditEntry, DiffChange, DiffTable, EventBatch, EventIn, EventsWritten, MaterializationInfo
+from arco.wire import AuditEntry, DiffChange, DiffTable, EventBatch, EventIn, EventsWritten
 
-__all__ = ["events", "run", "single"]
+__all__ = ["events", "single"]
 
 events = typer.Typer(help="Record facts of other producers.", no_args_is_help=True)
-run = typer.Typer(help="Look at what runs did.", no_args_is_help=True)
 single = typer.Typer()
 
 BATCH_EVENTS = 1000
@@ -125,30 +124,6 @@ def _report(session: Session, answers: list[tuple[int, EventsWritten]]) -> int |
     document = {"recorded": recorded, "refused": refused, "replayed": replayed, "operations": operations}
     session.output.emit({**document, "position": position}, *parts)
     return Invalid.exit_code if refused else None
-
-
-@asks(run)
-async def outputs(
-    session: Session,
-    run_id: Annotated[str, typer.Argument(metavar="RUN", help="The run's id.", show_default=False)],
-    as_of: AsOfOption = None,
-) -> None:
-    """Show exactly what a run wrote."""
-    async with connect(session) as client:
-        found = await client.get_run_outputs(run_id, as_of=as_of)
-    headers = ["table", "partition", "version", "status", "rows", "files", "size", "completed", "materialization"]
-    if not found.materializations:
-        session.output.emit(document_of(found), say(f"The run {run_id} wrote nothing that is known."))
-        return
-    more = say("There is more; `arco query` over system.materializations shows all.", "dim")
-    table = grid(headers, [_output_row(made) for made in found.materializations])
-    session.output.emit(document_of(found), *([table, more] if found.next_cursor else [table]))
-
-
-def _output_row(made: MaterializationInfo) -> list[object]:
-    size = [made.row_count, made.file_count, shown_size(made.byte_size)]
-    head = [made.asset_key, made.partition_key or None, made.version, made.status]
-    return [*head, *size, shown_time(made.completed_at), made.id]
 
 
 @asks(single)

@@ -9,21 +9,32 @@ from typer.core import TyperGroup
 
 from arco import __version__
 from arco.cli._access import key, role, settings, who
-from arco.cli._activity import events, run, single
+from arco.cli._activity import events, single
+from arco.cli._assets import app as assets
+from arco.cli._check import app as check
 from arco.cli._column import app as column
 from arco.cli._command import EXIT_INTERRUPTED
 from arco.cli._contract import contract, sla
+from arco.cli._deploy import app as deploy
+from arco.cli._deploy import deployments
+from arco.cli._dev import app as dev
 from arco.cli._doctor import app as doctor
 from arco.cli._init import app as setup
 from arco.cli._lineage import app as lineage
 from arco.cli._log import app as log
 from arco.cli._namespace import app as namespace
 from arco.cli._output import Output
+from arco.cli._partitions import app as partitions
+from arco.cli._plan import app as plan
 from arco.cli._query import app as query
+from arco.cli._run import app as run
+from arco.cli._runs import app as runs
+from arco.cli._runs import explain
 from arco.cli._serve import app as server
 from arco.cli._state import app as state
 from arco.cli._table import app as table
 from arco.cli._upkeep import app as upkeep
+from arco.cli._worker import app as worker
 from arco.core import Invalid
 
 __all__ = ["app", "main"]
@@ -39,6 +50,7 @@ EPILOG = """\
   5  somebody else goes on, or this arco is older than the data
   6  the store refuses: rights, space, or promises it does not keep
   7  stored data is wrong or missing
+  8  the run that was watched did not succeed
 130  interrupted
 
 [bold]Settings[/bold]
@@ -108,11 +120,24 @@ COMMANDS: dict[str, list[tuple[str | None, typer.Typer]]] = {
         ("lineage", lineage),
         (None, query),
     ],
-    "Activity": [("run", run), ("events", events), (None, single)],
+    "Pipelines": [
+        (None, check),
+        (None, deploy),
+        ("deployments", deployments),
+        ("assets", assets),
+        ("partitions", partitions),
+        (None, plan),
+        (None, run),
+        ("runs", runs),
+        ("explain", explain),
+    ],
+    "Activity": [("events", events), (None, single)],
     "Access": [("key", key), ("role", role), ("settings", settings), (None, who)],
     "Workspace and store": [
         (None, setup),
+        (None, dev),
         (None, server),
+        (None, worker),
         (None, doctor),
         (None, upkeep),
         ("log", log),

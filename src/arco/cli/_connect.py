@@ -21,7 +21,7 @@ from arco.log import HintFile
 from arco.runtime import Peers, Workspace
 from arco.state import Layout
 
-__all__ = ["IN_PROCESS", "connect"]
+__all__ = ["IN_PROCESS", "TIMEOUT_SECONDS", "connect", "find_server", "stored_secret"]
 
 TIMEOUT_SECONDS = 120.0
 FIND_SECONDS = 2.0
@@ -35,7 +35,7 @@ async def connect(session: Session) -> AsyncIterator[AsyncClient]:
     named = settings.url if not settings.embedded else ""
     if named:
         _check_flags(session)
-    url = named or (None if settings.embedded else await _serving(session))
+    url = named or (None if settings.embedded else await find_server(session))
     async with AsyncExitStack() as stack:
         if url is None:
             client = await stack.enter_async_context(_embedded(session))
@@ -66,7 +66,7 @@ def _check_flags(session: Session) -> None:
             )
 
 
-async def _serving(session: Session) -> str | None:
+async def find_server(session: Session) -> str | None:
     """The address of the process that owns the catalog's log, if it is on this machine and is what it was."""
     async with reading(session.project, session.runtime) as reader:
         path = Layout(reader.place("catalog")).ledger_hint
@@ -120,7 +120,7 @@ async def _peers(session: Session, stack: AsyncExitStack) -> Peers | None:
     """How a command that opened the store itself reaches an owner that answers, instead of taking the log from it."""
     from arco.api import HttpPeers, ServiceIdentity
 
-    secret = session.project.loaded.settings.service_secret or _stored_secret(session.project.store)
+    secret = session.project.loaded.settings.service_secret or stored_secret(session.project.store)
     if not secret:
         return None
     peers = HttpPeers(ServiceIdentity(secret.encode(), "cli", session.runtime), session.runtime)
@@ -128,7 +128,7 @@ async def _peers(session: Session, stack: AsyncExitStack) -> Peers | None:
     return peers
 
 
-def _stored_secret(store: str) -> str:
+def stored_secret(store: str) -> str:
     """What `arco serve` left beside the workspaces on local disk; empty if there is nothing this user may read."""
     if not store.startswith("file://"):
         return ""

@@ -1,13 +1,16 @@
 """Options and arguments that several commands share, each with one name, one help text and one meaning."""
 
 from enum import StrEnum
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
 __all__ = [
     "AsOfOption",
+    "AssetArgument",
     "DescriptionOption",
+    "FolderArgument",
     "IfExistsOption",
     "IfNotExistsOption",
     "JsonOption",
@@ -18,10 +21,13 @@ __all__ = [
     "LogOption",
     "NamespaceArgument",
     "OwnersOption",
+    "PartitionsOption",
     "PropertiesOption",
     "PublicUrlOption",
     "RemovePropertiesOption",
     "RequestKeyOption",
+    "RunArgument",
+    "SelectionArgument",
     "StoreOption",
     "StoreOptionsOption",
     "TableArgument",
@@ -29,6 +35,7 @@ __all__ = [
     "TenantOption",
     "TracebackOption",
     "UrlOption",
+    "WatchOption",
     "WorkspaceOption",
     "YesOption",
 ]
@@ -73,6 +80,40 @@ RemovePropertiesOption = Annotated[
 IfExistsOption = Annotated[bool, typer.Option("--if-exists", help="It is no error if it does not exist.")]
 IfNotExistsOption = Annotated[bool, typer.Option("--if-not-exists", help="It is no error if it exists already.")]
 YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+
+FolderArgument = Annotated[
+    Path | None,
+    typer.Argument(
+        metavar="FOLDER", help="The folder of the project; that of arco.toml, or the current one.", show_default=False
+    ),
+]
+AssetArgument = Annotated[
+    str, typer.Argument(metavar="ASSET", help="Its key, such as sales.orders.", show_default=False)
+]
+SelectionArgument = Annotated[
+    str,
+    typer.Argument(
+        metavar="SELECTION",
+        help="Assets: keys, +a with all it is made of, a+ with all made of it, tag:x, and, or, not.",
+        show_default=False,
+    ),
+]
+PartitionsOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--partition",
+        "-p",
+        metavar="NAME=KEYS",
+        help="Of a dimension: a key, several (a,b), a range (a..b) or all (*). Repeatable.",
+    ),
+]
+RunArgument = Annotated[
+    str, typer.Argument(metavar="RUN", help="The run's id, or `last` for the newest one.", show_default=False)
+]
+WatchOption = Annotated[
+    bool | None,
+    typer.Option("--watch/--no-watch", help="Show its tasks until it ends; on a terminal that is the default."),
+]
 
 UrlOption = Annotated[
     str | None,

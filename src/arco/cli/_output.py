@@ -28,6 +28,7 @@ __all__ = [
     "cell",
     "dump",
     "error_document",
+    "explained",
     "fits",
     "fitted",
     "grid",
@@ -41,6 +42,12 @@ __all__ = [
 
 UNLIMITED = 10_000
 """Columns of an output that is no terminal: what reads it breaks no lines."""
+
+GAP = 3
+"""Columns of the terminal between those of a table."""
+
+SENTENCE = 16
+"""Room that sentences in a table must have."""
 
 # JSON escapes the lower controls itself; these are allowed in JSON and unwanted on a terminal or in UTF-8.
 _UNSAFE = re.compile("[\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
@@ -80,7 +87,10 @@ class Output:
         if self.as_json:
             sys.stderr.write(f"{dump({'error': error_document(error)})}\n")
         else:
-            self.aside.print(Text.assemble(("error: ", "bold red"), visible(error.message)), soft_wrap=True)
+            # What follows a line break is indented, so that nothing in a message can pass for another one.
+            first, *more = (visible(line) for line in error.message.split("\n"))
+            said = "".join(f"\n  {line}" for line in more)
+            self.aside.print(Text.assemble(("error: ", "bold red"), first, said), soft_wrap=True)
 
     @contextmanager
     def progress(self, what: str) -> Iterator[Callable[[int, int], None]]:
@@ -180,6 +190,17 @@ def fitted(console: Console, headers: Sequence[str], rows: Sequence[Sequence[obj
         ]
         blocks.append(Text("\n").join(lines))
     return Text("\n\n").join(blocks)
+
+
+def explained(console: Console, headers: Sequence[str], rows: Sequence[Sequence[object]]) -> RenderableType:
+    """A table whose last column is sentences: they may take several lines, the other columns do not."""
+    table = grid(headers, rows)
+    widths = [max(len(header), *(cell(row[at]).cell_len for row in rows)) for at, header in enumerate(headers[:-1])]
+    if fits(console, table) or sum(widths) + len(widths) * GAP + SENTENCE > console.width:
+        return fitted(console, headers, rows)
+    for column in table.columns[:-1]:
+        column.no_wrap = True
+    return table
 
 
 def say(text: str, style: str = "") -> Text:

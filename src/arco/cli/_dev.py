@@ -1,0 +1,132 @@
+"""`arco dev`: a server, its controllers and a worker on this machine, and the project deployed whenever it changes."""
+
+import asyncio
+import signal
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from arco.assets import Project
+from arco.cli._check import ReadProject, problem_lines, read_project
+from arco.cli._command import Session, listens
+from arco.cli._deploy import current_deployment, deploy_project, diff_lines
+from arco.cli._open import open_base
+from arco.cli._options import FolderArgument
+from arco.cli._output import dump, say
+from arco.cli._stack import Stack, running_stack
+from arco.client import AsyncClient
+from arco.core import ArcoError, NotFound
+from arco.runtime import init_workspace, read_incarnation
+from arco.wire import Deployed
+
+__all__ = ["app"]
+
+app = typer.Typer()
+
+LOOK_SECONDS = 0.5
+"""How often the files of the project are looked at. They are on this machine, and nobody tells when they change."""
+
+
+@listens(app)
+async def dev(
+    session: Session,
+    folder: FolderArgument = None,
+    slots: Annotated[int, typer.Option("--slots", min=1, max=256, help="Tasks at once.")] = 4,
+    reload: Annotated[bool, typer.Option("--reload/--no-reload", help="Deploy again when a file changes.")] = True,
+) -> None:
+    """Serve, work and deploy from this folder until Ctrl-C.
+
+    Creates the workspace if there is none. What runs keeps the code it began with, whatever changes meanwhile.
+    """
+    place = folder or session.project.folder
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, _interrupt)
+    await _ensure_workspace(session)
+    async with running_stack(session, slots=slots, listen=session.project.loaded.settings.listen) as stack:
+        _welcome(session, stack, place, slots)
+        seen: dict[Path, tuple[int, int]] = {}
+        while True:
+            found = await asyncio.to_thread(_files, place)
+            if found != seen:
+                seen = found
+                await _deploy(session, stack.client, place)
+                if not reload:
+                    await asyncio.Event().wait()
+            await asyncio.sleep(LOOK_SECONDS)
+
+
+def _interrupt() -> None:
+    """Ends as Ctrl-C does: what runs is finished first."""
+    signal.raise_signal(signal.SIGINT)
+
+
+async def _ensure_workspace(session: Session) -> None:
+    project, runtime = session.project, session.runtime
+    async with open_base(project, runtime) as base:
+        try:
+            await read_incarnation(base, project.scope, runtime)
+        except NotFound:
+            await init_workspace(base, project.scope, runtime)
+            if not session.output.as_json:
+                session.output.people.print(
+                    say(f"Created the workspace {project.scope.root} in {project.store}", "green")
+                )
+
+
+def _welcome(session: Session, stack: Stack, place: Path, slots: int) -> None:
+    if session.output.as_json:
+        session.output.line(dump({"url": stack.url, "workspace": session.project.scope.root, "slots": slots}))
+        return
+    output = session.output.people
+    output.print(say(f"Serving {session.project.scope.root} at {stack.url}, with {slots} tasks at once", "green"))
+    output.print(say(f"  {place} is deployed whenever it changes. In another terminal: arco run '*'", "dim"))
+    output.print(say("  Ctrl-C ends it; what runs is finished first.", "dim"))
+
+
+def _files(place: Path) -> dict[Path, tuple[int, int]]:
+    """The files of the project, and what changes when they do."""
+    from arco.sdk import project_files
+
+    found = {}
+    for path in project_files(place.resolve()):
+        try:
+            about = path.stat()
+        except OSError:
+            continue  # it was there a moment ago
+        found[path] = (about.st_mtime_ns, about.st_size)
+    return found
+
+
+async def _deploy(session: Session, client: AsyncClient, place: Path) -> None:
+    """Deploy what is there if it is whole; else say what is wrong and wait for the next change."""
+    try:
+        read = await asyncio.to_thread(read_project, place)
+        if read.problems:
+            _show_problems(session, read)
+            return
+        if read.project == Project(()) or not read.project.assets:
+            session.output.warn(f"there are no assets in {place} yet; decorate a function with @asset from arco")
+            return
+        current = await current_deployment(client)
+        done = await deploy_project(client, read, current, message="arco dev")
+    except ArcoError as error:
+        session.output.error(error)
+        return
+    if current is None or done.deployment_id != current.deployment_id:
+        _show_deployed(session, done)
+
+
+def _show_problems(session: Session, read: ReadProject) -> None:
+    if session.output.as_json:
+        session.output.line(dump({"problems": [str(problem) for problem in read.problems]}))
+        return
+    session.output.people.print(problem_lines(read.problems), soft_wrap=True)
+    session.output.people.print(say("  Nothing was deployed; correct it, and it is tried again.", "yellow"))
+
+
+def _show_deployed(session: Session, done: Deployed) -> None:
+    if session.output.as_json:
+        session.output.line(dump({"deployment_id": done.deployment_id, "code_version": done.code_version}))
+        return
+    session.output.people.print(diff_lines(done.diff))
+    session.output.people.print(say(f"Deployed {done.deployment_id}", "green"))

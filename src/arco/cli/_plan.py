@@ -1,0 +1,129 @@
+"""`arco plan`: what a run would do now, and why. And what `arco run` has in common with it: what to run."""
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby
+from typing import Annotated
+
+import typer
+from rich.console import Console, RenderableType
+from rich.text import Text
+
+from arco.cli._answers import document_of
+from arco.cli._command import Session, asks
+from arco.cli._connect import connect
+from arco.cli._options import PartitionsOption, SelectionArgument
+from arco.cli._output import explained, say, titled
+from arco.cli._run_text import shown_partition, shown_reason, shown_seconds
+from arco.cli._specs import parse_pairs
+from arco.wire import PlanInfo, PlannedTaskInfo, RunRequestBody, SkipInfo
+
+__all__ = ["CANNOT_RUN", "ForceOption", "app", "plan_parts"]
+
+app = typer.Typer()
+
+CANNOT_RUN = "cannot run"
+"""How the reason of a skip begins, if something has to be done first."""
+
+TOGETHER = 4
+"""Partitions of one unit, with the same reason, from which on they share a line."""
+
+_PARTITION = re.compile(r"\[[^\]]*\]")
+
+ForceOption = Annotated[bool, typer.Option("--force", help="Run what is up to date as well.")]
+FullOption = Annotated[bool, typer.Option("--full", help="A line for each partition.")]
+
+
+@asks(app)
+async def plan(
+    session: Session,
+    selection: SelectionArgument,
+    partitions: PartitionsOption = None,
+    force: ForceOption = False,
+    full: FullOption = False,
+) -> None:
+    """Show what a run would do now, and why. Nothing is started.
+
+    arco plan +sales.daily --partition date=2026-01-01..2026-01-31
+    """
+    request = RunRequestBody(
+        selection=selection,
+        partitions=parse_pairs("--partition", partitions),
+        mode="force" if force else "standard",
+    )
+    async with connect(session) as client:
+        found = await client.plan_run(request)
+    session.output.emit(document_of(found), *plan_parts(session.output.people, found, selection, full=full))
+
+
+def plan_parts(console: Console, plan: PlanInfo, selection: str, *, full: bool = False) -> list[RenderableType]:
+    """A plan as people read it: what runs by stage, what does not, how long it may take."""
+    parts: list[RenderableType] = [_head(plan)]
+    if plan.tasks:
+        rows = list(_task_rows(plan.tasks, selection, full))
+        parts.append(explained(console, ["stage", "task", "estimate", "why"], rows))
+    if plan.skips:
+        rows = list(_skip_rows(plan.skips, full))
+        parts.append(titled("Not run", explained(console, ["asset", "partition", "why"], rows)))
+    if plan.truncated:
+        parts.append(say(f"Only the first {max(len(plan.tasks), len(plan.skips)):,} of each are listed.", "yellow"))
+    return parts
+
+
+def _head(plan: PlanInfo) -> Text:
+    if not plan.task_count:
+        head = "Nothing to run."
+    else:
+        tasks = "1 task" if plan.task_count == 1 else f"{plan.task_count:,} tasks"
+        stages = "1 stage" if plan.stage_count == 1 else f"{plan.stage_count:,} stages"
+        known = [task for task in plan.tasks if task.estimated_seconds is not None]
+        about = f", at least {shown_seconds(plan.estimated_seconds)}" if plan.estimated_seconds is not None else ""
+        if about and len(known) < len(plan.tasks):
+            about += f" ({len(plan.tasks) - len(known):,} never ran before)"
+        head = f"{tasks} in {stages}{about}."
+    return Text.assemble((head, "bold"), "\n", (f"  {plan.plan_id} · {plan.code_version}", "dim"))
+
+
+def _task_rows(tasks: Iterable[PlannedTaskInfo], selection: str, full: bool) -> Iterator[list[object]]:
+    """A row for each task, or for the partitions of a unit that are in the plan for the same reason."""
+    for (stage, _, why), found in groupby(tasks, lambda task: _place(task, selection)):
+        group = list(found)
+        if full or len(group) < TOGETHER:
+            for task in group:
+                reason = shown_reason(task.reason, selection)
+                yield [str(stage), task.task_key, _estimate([task]), reason]
+        else:
+            yield [str(stage), _together([task.task_key for task in group]), _estimate(group), why]
+
+
+def _place(task: PlannedTaskInfo, selection: str) -> tuple[int, str, str]:
+    """Stage, unit, and the reason without the partitions it names: those differ where nothing else does."""
+    reason = shown_reason(task.reason, selection)
+    return task.stage, task.task_key.partition("[")[0], _PARTITION.sub("[...]", reason)
+
+
+def _estimate(tasks: Sequence[PlannedTaskInfo]) -> str | None:
+    known = [task.estimated_seconds for task in tasks if task.estimated_seconds is not None]
+    return shown_seconds(sum(known)) if known else None
+
+
+def _together(keys: Sequence[str]) -> str:
+    """`sales.daily[date=2026-01-01..2026-12-31] x 365`."""
+    unit, _, first = keys[0].removesuffix("]").partition("[")
+    return f"{unit}[{_range(first, keys[-1].removesuffix(']').partition('[')[2])}] x {len(keys):,}"
+
+
+def _range(first: str, last: str) -> str:
+    """From one partition to another, as `--partition` takes it if there is one dimension."""
+    return f"{first}..{last.partition('=')[2]}" if first.count("=") == 1 else f"{first} .. {last}"
+
+
+def _skip_rows(skips: Iterable[SkipInfo], full: bool) -> Iterator[list[object]]:
+    """What is not run. Reasons name single versions, so it is their kind that tells what belongs together."""
+    for (asset, kind), found in groupby(skips, lambda skip: (skip.asset_key, skip.reason.partition(":")[0])):
+        group = list(found)
+        texts = [shown_partition(skip.partition_key) for skip in group]
+        if full or len(group) < TOGETHER or kind == CANNOT_RUN:
+            yield from ([asset, text or None, skip.reason] for text, skip in zip(texts, group, strict=True))
+        else:
+            yield [asset, f"{_range(texts[0], texts[-1])} x {len(group):,}", kind]
