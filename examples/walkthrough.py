@@ -1,9 +1,9 @@
-"""Carries out the commands of the README's walk-through in an empty folder and shows what they say.
+"""Carries out the README's walk-throughs in an empty folder and shows what the commands say.
 
     python examples/walkthrough.py            the demo
     python examples/walkthrough.py --keep     the same, and the folder stays for a look around
 
-The commands are read from the README itself, so that what it promises is what runs.
+Commands and files are read from the README itself, so that what it promises is what runs.
 """
 
 import os
@@ -24,9 +24,17 @@ def commands() -> list[str]:
     return [line.removeprefix("$ ") for block in blocks for line in block.splitlines() if line.startswith("$ arco")]
 
 
+def files() -> dict[str, str]:
+    """The Python blocks that begin with the name of their file."""
+    blocks = re.findall(r"```python\n# (\w+\.py)\n(.*?)```", README.read_text(encoding="utf-8"), re.S)
+    return dict(blocks)
+
+
 def main() -> int:
     keep = "--keep" in sys.argv[1:]
     folder = tempfile.mkdtemp(prefix="arco-demo-")
+    for name, text in files().items():
+        Path(folder, name).write_text(text, encoding="utf-8")
     environment = {name: value for name, value in os.environ.items() if not name.startswith("ARCO_")}
     environment["ARCO_URL"] = "embedded"  # whatever server may run here is somebody else's
     for line in commands():
@@ -35,7 +43,8 @@ def main() -> int:
         if done.returncode:
             print(f"this ended with {done.returncode}", file=sys.stderr)
             return done.returncode
-    print(f"\nThe workspace is in {folder}/.arco" if keep else "\nThat was a whole catalog, in one folder of files.")
+    end = f"The workspace is in {folder}/.arco" if keep else "That was a catalog and an orchestrator in one folder."
+    print(f"\n{end}")
     if not keep:
         shutil.rmtree(folder)
     return 0
