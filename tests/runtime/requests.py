@@ -4,11 +4,12 @@
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from itertools import pairwise
+from typing import TypeVar
 
 from fastapi import Response
 
@@ -27,12 +28,14 @@ from arco.domains.catalog import NAMESPACES, TABLES, CreateNamespace
 from arco.domains.execution import PARTITIONS
 from arco.log import NewEvent
 from arco.runtime import DEFINITIONS, Workspace, init_workspace
+from arco.servo import Asked, Envelope, Mode, RunRequest, Servo, deploy, open_envelope, prepare_deploy
 from arco.state import Cadence, Collector, new_event
 from arco.state._definition import Definition
 from arco.storage import MemoryStore, Role, Store
 from arco.wire import ColumnAdd, ColumnSpec, EventBatch, EventIn, TableAlter, TableCreate, TableInfo, TableRename
 from tests.doubles import FakeRuntime
 from tests.runtime.world import SCOPE, Counted, made, run
+from tests.servo.world import SECRET, WORKER, chain, fan, project, result_of
 from tests.state.toy import SET, NoteSet, toy
 
 __all__ = ["COLUMNS", "MEASURES", "measure_all", "render"]
@@ -40,6 +43,7 @@ __all__ = ["COLUMNS", "MEASURES", "measure_all", "render"]
 COLUMNS = ("create", "get", "range", "head", "list", "delete")
 """Hints are plain overwrites, at most one a second for each log and kind; they are left out here."""
 
+T = TypeVar("T")
 Made = Callable[[FakeRuntime], Store]
 Counts = dict[str, int]
 
@@ -242,6 +246,92 @@ def _edge(runtime: FakeRuntime, source: str, target: str) -> EventIn:
     return EventIn(type="LineageRecorded", data={"run_id": "r1", "task_id": target, **times, "edges": edges})
 
 
+class Servos:
+    """A deployed project, and one worker of it."""
+
+    def __init__(self, b: Bench) -> None:
+        self.servo = Servo(b.workspace, SECRET)
+        self._b = b
+
+    async def deploy(self, edges: Mapping[str, Iterable[str]]) -> None:
+        plan = await prepare_deploy(self._b.workspace, project(dict(edges)))
+        await deploy(self._b.workspace, plan, actor="me")
+
+    @property
+    def _all(self) -> RunRequest:
+        return RunRequest("*", mode=Mode.FORCE, at=self._b.runtime.now())
+
+    async def plan(self) -> None:
+        await self.servo.runs.plan(self._all)
+
+    async def trigger(self) -> None:
+        await self.servo.runs.trigger(self._all, Asked("me"))
+
+    async def claim(self, slots: int = 1, wait: float = 0.0) -> list[Envelope]:
+        return [self._opened(data) for data in await self.servo.work.claim(WORKER, slots, wait)]
+
+    async def finish(self, envelope: Envelope, slots: int = 0) -> list[Envelope]:
+        result = result_of(envelope, self._b.runtime.now())
+        return [self._opened(data) for data in await self.servo.work.finish(result, WORKER, slots)]
+
+    def _opened(self, data: bytes) -> Envelope:
+        tenant, workspace, now = SCOPE.tenant, SCOPE.workspace, self._b.runtime.now()
+        return open_envelope(SECRET, data, tenant=tenant, workspace=workspace, now=now)
+
+
+async def orchestration(runtime: FakeRuntime, base: Store) -> dict[str, Counts]:
+    """Deploys, runs and workers where the logs are owned."""
+    found: dict[str, Counts] = {}
+    async with bench(runtime, base) as b:
+        servos = Servos(b)
+        await b.record(made(runtime, "m0"))
+        await b.create("sales")
+
+        async def count(name: str, work: Callable[[], Awaitable[T]]) -> T:
+            for log in b.workspace.logs.values():
+                await log.current()
+            done: list[T] = []
+
+            async def noted() -> None:
+                done.append(await work())
+
+            found[name] = await b.count(noted)
+            return done[0]
+
+        await count("deploy 3 assets", partial(servos.deploy, chain(3)))
+        await count("plan and trigger a run, after a deploy", servos.trigger)
+        await count("plan and trigger a run", servos.trigger)
+        await count("first claim of a process", servos.claim)
+        (first,) = await count("claim a task", servos.claim)
+        await count("a sign of life, where the log is owned", partial(servos.servo.work.beat_here, first.attempt_id))
+        (second,) = await count(
+            "the result of a task, and the next one claimed with it", partial(servos.finish, first, 1)
+        )
+        await count("the result of a task", partial(servos.finish, second))
+        await _work_off(servos)
+        await count("claim, and nothing is ready", servos.claim)
+        await count("a worker waits a minute for a task", partial(servos.claim, 1, 60.0))
+        await servos.deploy(fan(400))
+        await servos.plan()  # which loads the project
+        await count("plan and trigger a run whose plan is a blob", servos.trigger)
+        await _work_off(servos, 1)
+        claimed = await count("claim 50 tasks", partial(servos.claim, 50))
+        gathered = await count(
+            "the results of 50 tasks at once, each with the next one",
+            lambda: asyncio.gather(*(servos.finish(envelope, 1) for envelope in claimed)),
+        )
+        assert sum(map(len, gathered)) == 50
+    return found
+
+
+async def _work_off(servos: Servos, most: int = 1_000) -> None:
+    for _ in range(most):
+        claimed = await servos.claim()
+        if not claimed:
+            return
+        await servos.finish(claimed[0])
+
+
 async def reading(runtime: FakeRuntime, base: Store) -> dict[str, Counts]:
     async def row(workspace: Workspace) -> None:
         snapshot = await workspace.logs["activity"].snapshot()
@@ -326,6 +416,7 @@ MEASURES = (
     catalog,
     events,
     lineage,
+    orchestration,
     reading,
     idle,
     merging,

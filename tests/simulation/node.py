@@ -8,7 +8,7 @@ from arco.core import Unavailable
 from arco.domains.catalog import CATALOG
 from arco.domains.execution import EXECUTION
 from arco.log import Place
-from arco.runtime import Incarnation, OpenLog, Workspace, init_workspace, read_incarnation
+from arco.runtime import Incarnation, OpenLog, Peers, Workspace, init_workspace, read_incarnation
 from arco.state import Cadence, Collection, Collector, Definition, define_log
 from arco.storage import MIN_AGE, Role, Scope
 from tests.simulation.claims import CLAIMS, RESERVING
@@ -58,6 +58,8 @@ class Cluster:
     mix: Mix
     cadence: Cadence = field(default_factory=lambda: Cadence(interval=4.0, fan_in=3, max_rows=2_000))
     probe: Probe = field(default_factory=Probe)
+    peers: Callable[[Process], Peers] | None = None
+    """How processes reach each other beyond forwarding; without it each only sees the store."""
 
     def __post_init__(self) -> None:
         self.disk = SimDisk(self.scheduler, self.probe)
@@ -96,12 +98,15 @@ class Cluster:
         opened: list[Node] = []
 
         async def start() -> None:
-            workspace = await self._open(store, runtime, process.name, definitions, may_own)
+            address = process.name if self.peers is None else f"http://{process.name}"
+            workspace = await self._open(store, runtime, address, definitions, may_own)
             node = Node(process, runtime, store, workspace, definitions)
             for log in workspace.logs.values():
                 self.network.gateways[log.gateway.address, log.gateway.log] = (process, log.gateway)
             if compact:
                 workspace.start()
+            for log in workspace.logs.values():
+                log.follow()
             opened.append(node)
 
         task = runtime.spawn(start(), f"start of {process.name}")
@@ -132,6 +137,7 @@ class Cluster:
                     incarnation,
                     address=address,
                     forwarder=SimForwarder(self.network, runtime.process),
+                    peers=self.peers(runtime.process) if self.peers is not None else None,
                     may_own=may_own,
                     cadence=self.cadence,
                 )

@@ -6,7 +6,7 @@ Over a set of seeds every fault and every path must have happened at least once;
 from collections import Counter
 from dataclasses import dataclass, field
 
-__all__ = ["FAULTS", "PATHS", "Probe"]
+__all__ = ["FAULTS", "PATHS", "RUN_FAULTS", "RUN_PATHS", "Probe"]
 
 FAULTS: dict[str, str] = {
     "crash before": "the process dies before its operation is applied",
@@ -70,6 +70,47 @@ PATHS: dict[str, str] = {
     "lost object noticed": "a missing object stopped the work",
 }
 
+_STORE = ("crash before", "crash after", "crash", "lost in flight", "applied in flight", "error before")
+_STORE += ("applied then error", "applied then timeout", "conflict", "throttled", "delayed apply", "outage", "slow")
+_WIRES = ("stalled", "clock jump", "message lost", "answer lost", "message delayed", "message duplicated")
+
+RUN_FAULTS: dict[str, str] = {
+    **{kind: FAULTS[kind] for kind in (*_STORE, *_WIRES, "message reordered")},
+    "stream broken": "segments of the owner do not arrive any more",
+    "callback lost": "what a worker or a caller says never arrives",
+    "callback answer lost": "it is carried out, the answer never arrives",
+    "callback delayed": "it arrives after its sender gave up",
+    "callback duplicated": "it arrives twice",
+    "callback reordered": "it overtakes an earlier one",
+    "worker dies": "a worker's process dies with all it knows",
+    "worker stands still": "a worker's process stands still; its results come late",
+    "task hangs": "a task takes far longer than others",
+    "result repeated": "a result is told again after it was acknowledged",
+    "result contradicted": "another result is told after one was acknowledged",
+    "wake-up lost": "a queue outside loses a message",
+    "wake-up duplicated": "a queue outside delivers a message more than once",
+    "dispatch repeated": "the same dispatch is asked for twice",
+}
+"""What goes wrong in the world of whole runs."""
+
+RUN_PATHS: dict[str, str] = {
+    **{kind: PATHS[kind] for kind in ("create lost", "won after unknown", "lost after unknown", "superseded owner")},
+    "attempt reaped": "an attempt of which nothing was heard was given up",
+    "worker reaped": "a worker began anew and what it had claimed was given up",
+    "acted after a restart": "a process gave up an attempt that another one had handed out",
+    "attempt retried": "a task was tried again and succeeded",
+    "stale result refused": "a result came after its attempt was given up",
+    "cancelled by a caller": "a run was cancelled while it ran",
+    "run timed out": "a run took longer than it may",
+    "run failed fast": "a failure kept the rest of a run from beginning",
+    "blocked by checks": "checks of a task kept what depends on it from beginning",
+    "run key repeated": "a run key stood for a run that existed",
+    "claimed by a finish": "a result brought the next task with its answer",
+    "beat relayed": "a sign of life was passed on to the owner",
+    "dispatched outside": "a task went through a queue outside",
+}
+"""What must have happened there for a set of seeds to prove something."""
+
 
 @dataclass
 class Probe:
@@ -78,11 +119,11 @@ class Probe:
     operations: Counter[str] = field(default_factory=Counter)
 
     def fault(self, kind: str) -> None:
-        assert kind in FAULTS, kind
+        assert kind in FAULTS or kind in RUN_FAULTS, kind
         self.faults[kind] += 1
 
     def path(self, kind: str) -> None:
-        assert kind in PATHS, kind
+        assert kind in PATHS or kind in RUN_PATHS, kind
         self.paths[kind] += 1
 
     def add(self, other: "Probe") -> None:

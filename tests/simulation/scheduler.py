@@ -167,6 +167,8 @@ class Process:
         self.parked: list[SimTask] = []
         self.alive = True
         self.stalled = False
+        self.stood = self.woke = 0.0
+        """From when to when it stood still last."""
         self.operations = 0
         self.crash_at: tuple[int, str] | None = None
         """Die at this operation, `before` or `after` it is applied."""
@@ -196,6 +198,7 @@ class Process:
         """Do not run for so long; time goes on, timers that passed fire on waking up."""
         if self.alive and not self.stalled:
             self.stalled = True
+            self.stood = self.scheduler.time
             self.scheduler.note("stall", self.name, round(seconds, 3))
             self.parked = [task for task in self.scheduler.ready if task.process is self]
             self.scheduler.ready = [task for task in self.scheduler.ready if task.process is not self]
@@ -204,6 +207,7 @@ class Process:
     def wake(self) -> None:
         if self.alive and self.stalled:
             self.stalled = False
+            self.woke = self.scheduler.time
             self.scheduler.note("wake", self.name)
             self.scheduler.ready += self.parked
             self.parked = []

@@ -23,7 +23,7 @@ from tests.simulation.scheduler import Scheduler, Violation
 from tests.simulation.stage import run_scenario
 from tests.simulation.store import Mix
 
-__all__ = ["Result", "World", "run_seed"]
+__all__ = ["Result", "World", "check_tasks", "run_seed"]
 
 HOURS = 3600.0
 
@@ -299,7 +299,7 @@ def _run_world(seed: int, verbose: Callable[[str], None] | None, judge: bool) ->
             world.scheduler.run(main, max_steps=400_000, max_seconds=60 * 24 * HOURS)
             world.scheduler.note("end", world.scheduler.steps, sorted(probe.paths.items()))
             if judge:
-                _check_tasks(world.scheduler)
+                check_tasks(world.scheduler)
                 check_everything(world.cluster, world.history, sight)
         except Violation as violation:
             return Result(seed, world.scheduler.digest(), probe, str(violation), violation.checker)
@@ -312,7 +312,7 @@ def _run_world(seed: int, verbose: Callable[[str], None] | None, judge: bool) ->
         return Result(seed, world.scheduler.digest(), probe, steps=world.scheduler.steps)
 
 
-def _check_tasks(scheduler: Scheduler) -> None:
+def check_tasks(scheduler: Scheduler) -> None:
     """Background work handles its own errors; one that nobody caught is a mistake."""
     for task, error in scheduler.failed:
         if not task.retrieved:

@@ -10,7 +10,7 @@ up when the project is loaded. An argument that nothing would act on is refused.
 """
 
 import inspect
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import timedelta
 from functools import update_wrapper
 from typing import Any, Generic, ParamSpec, TypeVar
@@ -102,7 +102,7 @@ def define(
     kind: AssetKind,
     function: Callable[..., Any] | None,
     where: Where,
-    outputs: Iterable[Mapping[str, Any]],
+    outputs: Sequence[Mapping[str, Any]],
     *,
     unit: str = "",
     namespace: str = "",
@@ -117,6 +117,9 @@ def define(
 ) -> Asset[..., Any]:
     """The asset of a function, registered. `outputs` has the arguments of each asset the function makes."""
     namespace = namespace or str(where.names.get("__namespace__", ""))
+    if not namespace and (dotted := next((str(one["name"]) for one in outputs if "." in str(one.get("name", ""))), "")):
+        head, _, tail = dotted.rpartition(".")
+        where.refuse(f"the name {dotted} has a dot", f"write namespace={head!r} and the name {tail!r}")
     if not namespace:
         where.refuse("the asset has no namespace", "give namespace=, or set __namespace__ = '...' in the module")
     dimensions = _dimensions(where, partitions)

@@ -15,6 +15,7 @@ from arco.domains.deployments import (
     WORKSPACE,
     AssetName,
     AssetRow,
+    AssetStatus,
     CodeVersion,
     CurrentDeployment,
     Deployment,
@@ -96,6 +97,7 @@ async def asset_detail(catalog: View, activity: View, project: Project, key: str
     last = max((one.last_success_at or 0 for one in made), default=0)
     return AssetDetail(
         **_summary(row).model_dump(),
+        status="active" if row.status == AssetStatus.ACTIVE else "removed",
         definition=msgspec.to_builtins(definition),
         upstream=list(graph.upstream(row.key)) if exists else [],
         downstream=list(graph.downstream(row.key)) if exists else [],

@@ -54,7 +54,7 @@ TRANSIENT: Final = frozenset(
     {C.WORKER_LOST, C.TIMEOUT, C.STORAGE_ERROR, C.UPSTREAM_FAILURE, C.RATE_LIMITED, C.RESOURCE_EXHAUSTED}
 )
 
-_LOGS: Final = Hint("Read what the task printed.", "arco runs logs {run} --task {task}")
+_LOGS: Final = Hint("Read what the task printed.", "arco runs logs {run} {task}")
 _AGAIN: Final = Hint("Run what failed again.", "arco runs rerun {run} --from-failure")
 _FIX: Final = Hint("Correct the code, check it and deploy it.", "arco check && arco deploy")
 _HINTS: Final = {

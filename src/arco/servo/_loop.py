@@ -2,8 +2,8 @@
 
 It sleeps until an event is folded or the next deadline comes, whichever is first. Nothing is polled, and an idle
 workspace costs nothing. While attempts run it wakes now and then to see whether it wakes in time: a process that stood
-still (a machine that slept) has heard nobody, and begins to watch anew. What a crash interrupted needs no repair of its own: after a restart the same rows give the
-same intents, which is why there is no outbox to lose work from.
+still (a machine that slept) has heard nobody, and begins to watch anew. What a crash interrupted needs no repair of its
+own: after a restart the same rows give the same intents, which is why there is no outbox to lose work from.
 """
 
 from arco.core import ArcoError, Runtime, Task

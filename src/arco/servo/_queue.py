@@ -24,6 +24,9 @@ from arco.state import OPERATIONS
 
 __all__ = ["EmbeddedQueue", "WorkerId"]
 
+LOOK_SECONDS = 60.0
+"""How often a process that nobody tells of appends looks for some while workers wait at it."""
+
 
 @dataclass(frozen=True)
 class WorkerId:
@@ -36,6 +39,7 @@ class WorkerId:
 class EmbeddedQueue:
     def __init__(self, workspace: Workspace) -> None:
         self._workspace = workspace
+        self._looked = float("-inf")
 
     @property
     def _log(self) -> OpenLog:
@@ -45,7 +49,7 @@ class EmbeddedQueue:
         """Claim up to `slots` tasks, waiting so many seconds for the first. `capacity` is how many may run in all."""
         runtime = self._workspace.runtime
         ends = runtime.boottime() + wait
-        await self._log.current(strong=False)
+        await self._look_around()
         while True:
             folded = self._log.follower.tail.number
             ready, due = await self._look(capacity)
@@ -60,6 +64,14 @@ class EmbeddedQueue:
                 await runtime.timeout(left if due is None else min(left, due), self._log.follower.advanced(folded))
             except TimeoutError:
                 continue
+
+    async def _look_around(self) -> None:
+        """Who owns the log is at its end, and who follows its owner is told of everything. Others look now and then."""
+        log, now = self._log, self._workspace.runtime.boottime()
+        if log.owning or (log.feed is not None and log.feed.owner) or now - self._looked < LOOK_SECONDS:
+            return
+        await log.current(strong=False)
+        self._looked = now
 
     async def _look(self, capacity: int) -> tuple[bool, float | None]:
         """Whether something may be claimed now, as far as this process knows, and else in how many seconds."""

@@ -115,6 +115,7 @@ async def _summary(view: View, row: RunRow) -> RunSummary:
         mode=row.mode,
         priority=row.priority,
         task_count=row.task_count,
+        skip_count=row.skip_count,
         succeeded_count=row.succeeded_count,
         failed_count=row.failed_count,
         skipped_count=row.skipped_count,

@@ -172,7 +172,7 @@ class Runs:
             raise Refused(f"the run {run_id} had nothing to do, so there is nothing to run again; trigger a new one")
         wanted = tuple(sorted(task.task_key for task in tasks if not from_failure or task.state != TaskState.SUCCEEDED))
         if not wanted:
-            raise Refused(f"all tasks of the run {run_id} succeeded; to run them again leave out --from-failure")
+            raise Refused(f"all tasks of the run {run_id} succeeded; to run them again add --all")
         return RunRequest(
             selection=run.selection,
             partitions=run.partitions,

@@ -92,9 +92,10 @@ class Work:
             return None
 
     async def _project(self, code_version: str) -> Project:
+        """The definitions of a code version. They never change, so what is known is right; else the log is asked."""
         catalog = self._workspace.logs["catalog"]
         try:
-            row, _ = await catalog.read(lambda view: find_code_version(view, code_version), strong=False)
+            row = await find_code_version(catalog.replica, code_version)
         except NotFound:
             row, _ = await catalog.read(lambda view: find_code_version(view, code_version))
         return (await self._projects.get(self._workspace, row.manifest)).project
@@ -111,7 +112,8 @@ class Work:
     async def beat_here(self, attempt_id: str) -> Beat:
         """A sign of life that arrived where the log is led."""
         log = self._log
-        await log.current(strong=False)
+        if not log.owning:
+            await log.current(strong=False)
         claim: ClaimRow | None = await log.replica.get(CLAIMS, WORKSPACE, attempt_id)
         if claim is None:
             await log.current()  # it may have been claimed elsewhere a moment ago, and would be stopped for nothing
@@ -124,9 +126,7 @@ class Work:
             return Beat(cancel=True, reason=run.cancel_reason or "the run was cancelled")
         return Beat()
 
-    async def finish(
-        self, result: FinishTask, worker: WorkerId, slots: int = 0, traceparent: str = ""
-    ) -> list[bytes]:
+    async def finish(self, result: FinishTask, worker: WorkerId, slots: int = 0, traceparent: str = "") -> list[bytes]:
         """The end of an attempt, as one event, and envelopes of up to `slots` tasks that are ready then.
 
         Both commands reach the owner together, so that they are one append: what became ready by this very result is

@@ -129,6 +129,8 @@ class AssetSummary(Answer):
 
 
 class AssetDetail(AssetSummary):
+    status: Literal["active", "removed"]
+    """Whether the current code version defines it."""
     definition: dict[str, Any]
     """As it was deployed."""
     upstream: list[str]
@@ -235,6 +237,8 @@ class RunTriggeredAnswer(Written):
     run_id: str
     plan_id: str
     task_count: int
+    skip_count: int
+    """What was asked for and is left out: up to date, or it cannot run. The plan says which."""
     state: str
 
 
@@ -249,6 +253,8 @@ class RunSummary(Answer):
     mode: str
     priority: int
     task_count: int
+    skip_count: int
+    """What was asked for and is left out: up to date, or it cannot run."""
     succeeded_count: int
     failed_count: int
     skipped_count: int

@@ -77,7 +77,9 @@ def test_a_run_without_tasks_succeeds_at_once() -> None:
         run = await trigger(decider, plan_of({}))
         (row,) = await decider.rows(RUNS)
         assert (row["state"], row["run_id"], row["ended_at"]) == ("SUCCEEDED", run, row["created_at"])
-        assert await decider.decide(CancelRun(run)) == []
+        with pytest.raises(Conflict, match="nothing to cancel"):
+            await decider.decide(CancelRun(run))
+        assert await decider.decide(CancelRun(run, CancelKind.TIMED_OUT)) == []
 
     deciding(LOG, main)
 

@@ -225,12 +225,12 @@ def test_what_ends_a_run_first_says_what_becomes_of_a_task_that_waits() -> None:
 
 
 def test_of_failures_at_the_same_time_the_one_with_the_least_key_ends_the_run() -> None:
-    facts = begin(PAIR, failure_policy=FailurePolicy.FAIL_FAST)
+    facts = begin(plan_of({"A": (), "M": (), "X": ()}), failure_policy=FailurePolicy.FAIL_FAST)
     facts += [claim("A", 1), claim("X", 1), finish("X", 2, outcome=Outcome.FAILED, retryable=False)]
     rows = fold(facts)
-    assert (run_of(rows).first_failure, task_row(rows, "B").reason) == ("X", "the run stopped because X failed")
+    assert (run_of(rows).first_failure, task_row(rows, "M").reason) == ("X", "the run stopped because X failed")
     rows.apply([finish("A", 2, outcome=Outcome.FAILED, retryable=False)])
-    assert (run_of(rows).first_failure, task_row(rows, "B").reason) == ("A", "A failed")
+    assert (run_of(rows).first_failure, task_row(rows, "M").reason) == ("A", "the run stopped because A failed")
 
 
 def test_a_task_whose_process_died_was_lost_whoever_noticed_it() -> None:

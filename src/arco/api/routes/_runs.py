@@ -115,6 +115,7 @@ async def _trigger(servo: Servo, writes: Writes, wanted: RunRequest) -> RunTrigg
         run_id=run_id,
         plan_id=row.plan_id,
         task_count=row.task_count,
+        skip_count=row.skip_count,
         state=row.state,
     )
 

@@ -9,6 +9,7 @@ from arco.domains.orchestration.events import (
     PLAN_CREATED,
     RUN_CANCELLED,
     RUN_TRIGGERED,
+    CancelKind,
     PlanCreated,
     RunCancelled,
     RunTriggered,
@@ -87,6 +88,8 @@ async def _is_known_key(view: View, command: TriggerRun) -> bool:
 
 async def cancel_run(command: CancelRun, view: View, decision: Decision) -> list[NewEvent]:
     run = await known_run(view, command.run_id)
+    if run.ended_at is not None and run.cancelled_at is None and command.kind is CancelKind.CANCELLED:
+        raise Conflict(f"the run {run.run_id} is over: it is {run.state}, so there is nothing to cancel")
     if run.cancelled_at is not None or run.ended_at is not None:
         return []
     event = RunCancelled(run.run_id, command.kind, command.reason)

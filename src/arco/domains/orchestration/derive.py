@@ -32,11 +32,11 @@ from arco.domains.orchestration.tables import (
     TimerState,
     TimerType,
 )
+from arco.domains.orchestration.unknown import NO_ATTEMPT
 
 __all__ = [
     "BLOCKING_GATES",
     "FINAL_GATES",
-    "NO_ATTEMPT",
     "OPEN",
     "RESOLUTION_RANK",
     "Counts",
@@ -138,32 +138,6 @@ class _Outcome(msgspec.Struct, frozen=True, gc=False):
 
 
 _PLANNED = _Outcome(PLANNED, None, "")
-
-NO_ATTEMPT = AttemptRow(
-    run_id="",
-    task_key="",
-    attempt_key="",
-    attempt_id="",
-    state=RUNNING,
-    worker="",
-    session="",
-    claimed_at=None,
-    ended_at=None,
-    started_at=None,
-    finished_at=None,
-    error_category=None,
-    error_type=None,
-    error=None,
-    traceback=None,
-    hints=(),
-    retryable=False,
-    gate=None,
-    materialization_ids=(),
-    log_chunks=None,
-    log_bytes=None,
-    log_truncated=False,
-)
-"""An attempt of which nothing is known."""
 
 
 def derive_task(run: RunRow, plan: PlanTaskRow | None, base: TaskRow, standing: Standing) -> TaskRow:

@@ -16,7 +16,6 @@ from arco.domains.orchestration.deciders import COMMANDS
 from arco.domains.orchestration.derive import (
     BLOCKING_GATES,
     FINAL_GATES,
-    NO_ATTEMPT,
     RUNNING,
     active_run_of,
     attempt_state,
@@ -35,7 +34,7 @@ from arco.domains.orchestration.events import (
     TaskClaimed,
     TaskFinished,
 )
-from arco.domains.orchestration.fold_run import RunFold, unknown_task
+from arco.domains.orchestration.fold_run import RunFold
 from arco.domains.orchestration.ids import MAX_ATTEMPT, attempt_key, cloud_task_id, newest_first
 from arco.domains.orchestration.plan import Plan, Task
 from arco.domains.orchestration.tables import (
@@ -61,6 +60,7 @@ from arco.domains.orchestration.tables import (
     RunRow,
     TaskRow,
 )
+from arco.domains.orchestration.unknown import NO_ATTEMPT, unknown_task
 from arco.state import Change, Domain, Group, Input, Reject, Stage
 
 __all__ = ["ORCHESTRATION"]
@@ -135,7 +135,13 @@ def _planned(fold: RunFold, item: Input, event: PlanCreated) -> None:
         check_plan(plan)
     except Invalid as error:
         raise Reject(error.message) from None
-    fold.run = msgspec.structs.replace(run, plan_id=event.plan_id, task_count=len(plan.tasks), planned_at=item.received)
+    fold.run = msgspec.structs.replace(
+        run,
+        plan_id=event.plan_id,
+        task_count=len(plan.tasks),
+        skip_count=len(plan.skips),
+        planned_at=item.received,
+    )
     downstream: dict[str, list[str]] = {}
     for task in plan.tasks:
         for key in task.upstream:

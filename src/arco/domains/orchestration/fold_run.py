@@ -51,13 +51,12 @@ from arco.domains.orchestration.tables import (
     DispatchRow,
     PlanTaskRow,
     RunRow,
-    RunState,
     TaskRow,
-    TaskState,
 )
+from arco.domains.orchestration.unknown import unknown_run, unknown_task
 from arco.state import Group
 
-__all__ = ["RunFold", "unknown_task"]
+__all__ = ["RunFold"]
 
 
 class _Deps:
@@ -411,81 +410,3 @@ def _edge_row(run_id: str, upstream: str, downstream: str, edge: Edge) -> DepSat
     if edge.resolution == "SUCCESS":
         return DepSatisfactionRow(run_id, upstream, downstream, True, edge.resolution, edge.at, edge.attempt)
     return DepSatisfactionRow(run_id, upstream, downstream, False, edge.resolution, None, None)
-
-
-def unknown_run(run_id: str) -> RunRow:
-    """A run of which nothing is known but its id."""
-    return RunRow(
-        run_id=run_id,
-        state=RunState.PENDING.value,
-        plan_id="",
-        code_version="",
-        deployment_id="",
-        run_key="",
-        request_fingerprint="",
-        selection="",
-        trigger="",
-        rerun_of="",
-        mode="",
-        failure_policy="",
-        max_parallelism=0,
-        timeout_seconds=None,
-        priority=0,
-        tags={},
-        partitions={},
-        traceparent="",
-        triggered_by="",
-        task_count=0,
-        succeeded_count=0,
-        failed_count=0,
-        skipped_count=0,
-        cancelled_count=0,
-        cancel_kind=None,
-        cancel_reason=None,
-        first_failure=None,
-        created_at=None,
-        planned_at=None,
-        cancelled_at=None,
-        stopped_at=None,
-        started_at=None,
-        ended_at=None,
-        updated_at=0,
-    )
-
-
-def unknown_task(run_id: str, task_key: str) -> TaskRow:
-    """A task that no plan has named yet."""
-    return TaskRow(
-        run_id=run_id,
-        task_key=task_key,
-        task_id="",
-        unit="",
-        asset_key="",
-        partition_key="",
-        stage=0,
-        state=TaskState.PLANNED.value,
-        attempt=0,
-        attempt_id="",
-        worker="",
-        session="",
-        deps_total=0,
-        deps_satisfied_count=0,
-        blocked_by=None,
-        blocked_on=None,
-        failures=0,
-        losses=0,
-        max_failures=0,
-        heartbeat_seconds=0.0,
-        timeout_seconds=None,
-        retry_not_before=None,
-        ready_at=None,
-        started_at=None,
-        ended_at=None,
-        error_category=None,
-        error_type=None,
-        error=None,
-        hints=(),
-        reason="",
-        gate=None,
-        updated_at=0,
-    )

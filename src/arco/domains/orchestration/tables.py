@@ -160,6 +160,8 @@ class RunRow(msgspec.Struct, frozen=True, gc=False):
     """The trace it was triggered in; what its tasks do belongs to the same."""
     triggered_by: str
     task_count: int
+    skip_count: int
+    """What was asked for and is not in the plan: up to date, or it cannot run."""
     succeeded_count: int
     failed_count: int
     skipped_count: int
