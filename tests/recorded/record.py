@@ -22,6 +22,7 @@ from typing import Any, Protocol
 import msgspec
 import pyarrow as pa
 
+from arco.assets import Retries
 from arco.core import DAY, HOUR, Conflict, NotFound, new_ulid
 from arco.domains.catalog import (
     AddColumn,
@@ -45,6 +46,7 @@ from arco.domains.catalog import (
     UpdateNamespace,
     UpdateTable,
 )
+from arco.domains.deployments import DEPLOYMENTS_TABLE, AddPartitions, DropPartitions
 from arco.domains.execution import (
     MATERIALIZATION_COMPLETED,
     MATERIALIZATION_FAILED,
@@ -53,8 +55,19 @@ from arco.domains.execution import (
     MaterializationCompleted,
     MaterializationFailed,
 )
-from arco.log import NewEvent
+from arco.domains.orchestration import (
+    ACTIVE_RUNS,
+    WORKSPACE,
+    ConfirmDispatch,
+    Outcome,
+    ReapAttempt,
+    RequestDispatch,
+    TriggerRun,
+    dispatch_id,
+)
+from arco.log import Blobs, NewEvent
 from arco.runtime import DEFINITIONS, Workspace, init_workspace
+from arco.servo import RunRequest, deploy, prepare_deploy
 from arco.state import (
     AdvanceRetention,
     Cadence,
@@ -66,8 +79,9 @@ from arco.state import (
     new_event,
     verify_chain,
 )
-from arco.storage import MemoryStore, Scope
+from arco.storage import MemoryStore, Role, Scope, Store
 from tests.doubles import FakeRuntime, run
+from tests.servo.world import ASKED, World, project
 
 __all__ = ["SCOPE", "record", "summary"]
 
@@ -106,6 +120,7 @@ async def _record() -> dict[str, bytes]:
     await init_workspace(store, SCOPE, runtime)
     workspace = await Workspace.open(store, SCOPE, runtime, compact=False, cadence=Cadence(fan_in=4))
     await _work_on_catalog(workspace, runtime)
+    await _work_on_runs(workspace, runtime, store)
     await _work_on_activity(workspace, runtime)
     expected: dict[str, Any] = {}
     for definition in DEFINITIONS:
@@ -239,6 +254,43 @@ async def _work_on_tables(decide: Callable[..., Awaitable[None]]) -> None:
 
 
 # The activity
+
+
+async def _work_on_runs(workspace: Workspace, runtime: FakeRuntime, store: Store) -> None:
+    """Every event of deployments and orchestration: runs that succeed, fail, are retried, reaped and cancelled."""
+    world = World(workspace, runtime, store)
+    first = project({"shop.a": [], "shop.b": ["shop.a"], "shop.c": ["shop.b"]}, retries=Retries(1, delay_seconds=1.0))
+    await world.deploy(first)
+    await workspace.decide("catalog", AddPartitions("customers", ("ann", "bob")), actor="ann")
+    await workspace.decide("catalog", DropPartitions("customers", ("bob",)), actor="ann")
+    done = await world.trigger(run_key="nightly")
+    await world.work_off()
+    assert (await world.run_row(done)).state == "SUCCEEDED"
+    await world.trigger(timeout_seconds=3600.0, priority=5, tags={"why": "record"})
+    for outcome in (Outcome.FAILED, Outcome.FAILED):  # one retry, then it counts
+        (claimed,) = await world.claim(wait=30)
+        await world.finish(claimed, outcome, retryable=True)
+    cancelled = await world.trigger(max_parallelism=1)
+    (claimed,) = await world.claim()
+    await workspace.decide("activity", ReapAttempt(claimed.attempt_id, "silent"), actor="servo")
+    (claimed,) = await world.claim(wait=30)
+    await world.servo.runs.cancel(cancelled, "enough", ASKED)
+    await world.finish(claimed, Outcome.CANCELLED)
+    planned = await world.servo.runs.plan(RunRequest("shop.a", at=runtime.now()))
+    blob = await Blobs(workspace.handle(Role.OWNER)).put(msgspec.json.encode(planned.plan))
+    large = TriggerRun(planned.plan_id, planned.plan.code_version, "", "asked", "shop.a", 1, plan_blob=blob)
+    await workspace.decide("activity", large, actor="ann")
+    (active,) = await workspace.logs["activity"].replica.rows(ACTIVE_RUNS, WORKSPACE)
+    dispatch = RequestDispatch(active.run_id, "shop.a", 1, "outside")
+    await workspace.decide("activity", dispatch, actor="servo")
+    await workspace.decide(
+        "activity", ConfirmDispatch(active.run_id, dispatch_id(active.run_id, "shop.a", 1)), actor="servo"
+    )
+    await world.work_off()
+    await world.deploy(project({"shop.a": [], "shop.b": ["shop.a"]}, description="new"))
+    again = await prepare_deploy(workspace, first)
+    before = (await workspace.logs["catalog"].replica.rows(DEPLOYMENTS_TABLE, WORKSPACE))[0].deployment_id
+    await deploy(workspace, again, actor="ann", rollback_of=before)
 
 
 async def _work_on_activity(workspace: Workspace, runtime: FakeRuntime) -> None:

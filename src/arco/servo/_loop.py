@@ -6,6 +6,8 @@ still (a machine that slept) has heard nobody, and begins to watch anew. What a 
 own: after a restart the same rows give the same intents, which is why there is no outbox to lose work from.
 """
 
+from contextlib import suppress
+
 from arco.core import ArcoError, Runtime, Task
 from arco.domains.orchestration import (
     ACTIVE_RUNS,
@@ -56,9 +58,13 @@ class Controllers:
             self._task = None
 
     async def _run(self) -> None:
+        has_looked = False
         while not self._log.follower.ended:
             folded = self._log.follower.tail.number
             try:
+                if not has_looked:
+                    await self._log.current()  # what was not published yet when this process began concerns it too
+                    has_looked = True
                 due = await self.step()
             except ArcoError:
                 due = RETRY_SECONDS  # whoever asks for something meets the same trouble and says so
@@ -72,10 +78,9 @@ class Controllers:
             await self._log.follower.advanced(folded)
             return
         began, seconds = self._runtime.boottime(), max(due, 0.001)
-        try:
+        with suppress(TimeoutError):
             await self._runtime.timeout(seconds, self._log.follower.advanced(folded))
-        except TimeoutError:
-            self._check_awake(began + seconds)
+        self._check_awake(began + seconds)
 
     def _check_awake(self, expected: float) -> None:
         """Forget what was seen if this comes much later than expected: whoever stood still heard nobody."""

@@ -25,6 +25,7 @@ from arco.domains.orchestration import (
     TaskRow,
     TaskState,
     TriggerRun,
+    check_plan,
     plan_fingerprint,
 )
 from arco.log import Blobs, Receipt
@@ -106,6 +107,7 @@ class Runs:
 
     async def _command(self, planned: Planned) -> TriggerRun:
         request, plan = planned.request, planned.plan
+        check_plan(plan)  # whoever decides cannot look into a blob
         encoded = msgspec.json.encode(plan)
         inline = len(encoded) <= INLINE_BYTES
         return TriggerRun(

@@ -1,0 +1,110 @@
+"""Rows of what nothing is known of but its id: facts may come before the trigger and the plan they belong to."""
+
+from arco.domains.orchestration.tables import AttemptRow, AttemptState, RunRow, RunState, TaskRow, TaskState
+
+__all__ = ["NO_ATTEMPT", "unknown_run", "unknown_task"]
+
+NO_ATTEMPT = AttemptRow(
+    run_id="",
+    task_key="",
+    attempt_key="",
+    attempt_id="",
+    state=AttemptState.RUNNING.value,
+    worker="",
+    session="",
+    claimed_at=None,
+    ended_at=None,
+    started_at=None,
+    finished_at=None,
+    error_category=None,
+    error_type=None,
+    error=None,
+    traceback=None,
+    hints=(),
+    retryable=False,
+    gate=None,
+    materialization_ids=(),
+    log_chunks=None,
+    log_bytes=None,
+    log_truncated=False,
+)
+"""An attempt of which nothing is known."""
+
+
+def unknown_run(run_id: str) -> RunRow:
+    """A run of which nothing is known but its id."""
+    return RunRow(
+        run_id=run_id,
+        state=RunState.PENDING.value,
+        plan_id="",
+        code_version="",
+        deployment_id="",
+        run_key="",
+        request_fingerprint="",
+        selection="",
+        trigger="",
+        rerun_of="",
+        mode="",
+        failure_policy="",
+        max_parallelism=0,
+        timeout_seconds=None,
+        priority=0,
+        tags={},
+        partitions={},
+        traceparent="",
+        triggered_by="",
+        task_count=0,
+        skip_count=0,
+        succeeded_count=0,
+        failed_count=0,
+        skipped_count=0,
+        cancelled_count=0,
+        cancel_kind=None,
+        cancel_reason=None,
+        first_failure=None,
+        created_at=None,
+        planned_at=None,
+        cancelled_at=None,
+        stopped_at=None,
+        started_at=None,
+        ended_at=None,
+        updated_at=0,
+    )
+
+
+def unknown_task(run_id: str, task_key: str) -> TaskRow:
+    """A task that no plan has named yet."""
+    return TaskRow(
+        run_id=run_id,
+        task_key=task_key,
+        task_id="",
+        unit="",
+        asset_key="",
+        partition_key="",
+        stage=0,
+        state=TaskState.PLANNED.value,
+        attempt=0,
+        attempt_id="",
+        worker="",
+        session="",
+        deps_total=0,
+        deps_satisfied_count=0,
+        blocked_by=None,
+        blocked_on=None,
+        failures=0,
+        losses=0,
+        max_failures=0,
+        heartbeat_seconds=0.0,
+        timeout_seconds=None,
+        retry_not_before=None,
+        ready_at=None,
+        started_at=None,
+        ended_at=None,
+        error_category=None,
+        error_type=None,
+        error=None,
+        hints=(),
+        reason="",
+        gate=None,
+        updated_at=0,
+    )
