@@ -3,8 +3,9 @@
 import pytest
 
 from arco.assets import Retries
+from arco.catalog import Points, parse_as_of
 from arco.core import Conflict
-from arco.domains.orchestration import Outcome
+from arco.domains.orchestration import RUNS, Outcome
 from arco.servo import WorkerId
 from tests.servo.world import ASKED, World, chain, fan, project, run_world
 
@@ -158,3 +159,18 @@ def test_a_run_key_stands_for_one_run_and_conflicts_with_another_request() -> No
         return first == again, sorted(caught.value.details)
 
     assert run_world(work, deployed=project(chain(2))) == (True, ["given", "run_id", "stored"])
+
+
+def test_the_state_as_of_a_run_is_that_of_its_last_event() -> None:
+    async def work(world: World) -> tuple[str, str, int]:
+        first = await world.trigger()
+        await world.work_off()
+        second = await world.trigger()
+        await world.work_off()
+        points = Points(world.workspace)
+        then = await points.snapshot_at("activity", parse_as_of(f"run:{first}"))
+        row = await then.get(RUNS, first, first)
+        later = await then.get(RUNS, second, second)
+        return row.state, str(later), len(await world.states(second))
+
+    assert run_world(work, deployed=project(chain(2))) == ("SUCCEEDED", "None", 2)

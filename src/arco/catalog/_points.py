@@ -2,7 +2,7 @@
 
 A point is a time, a run, or a position in one log or in each. The two logs have no common order; what joins them is
 the time at which each segment was received. So a point in one log means the other log as of that segment's time, and a
-run means the activity up to its last output with the catalog of that moment.
+run means the activity up to its last event with the catalog of that moment.
 """
 
 from collections import OrderedDict
@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 
 from arco.core import Invalid, NotFound, parse_time, shown
 from arco.domains.execution import MATERIALIZATIONS
+from arco.domains.orchestration import RUNS
 from arco.log import decode_segment, number_of, parse_position
 from arco.runtime import OpenLog, Workspace
 from arco.state import Snapshot
@@ -134,12 +135,15 @@ class Points:
         return None, await _received(self._logs[other], position or 0)
 
     async def _end_of(self, run: str) -> int:
-        """The position of the last output of a run."""
+        """The position of the last event of a run; of one that another program told of, of its last output."""
         activity = await self._logs[ACTIVITY].frozen()
-        found = await activity.scan(MATERIALIZATIONS, between={"run_id": (run, run)})
-        position: int | None = pc.max(found.column("_position")).as_py()
+        rows = await activity.scan(RUNS, groups=[run])
+        position: int | None = pc.max(rows.column("_position")).as_py()
         if position is None:
-            raise NotFound(f"nothing that the run {shown(run)} wrote is known, so there is no state as of its end")
+            found = await activity.scan(MATERIALIZATIONS, between={"run_id": (run, run)})
+            position = pc.max(found.column("_position")).as_py()
+        if position is None:
+            raise NotFound(f"nothing of the run {shown(run)} is known, so there is no state as of its end")
         return position
 
 
