@@ -91,8 +91,8 @@ def test_an_asset_that_was_removed_says_so_and_comes_back_with_its_id() -> None:
         return before, gone, past, await world.done("GET", "/assets/n.a")
 
     before, gone, past, back = run_world(work)
-    assert gone["removed_at"] is not None
-    assert gone | {"removed_at": None} == before
+    assert gone["status"] == "removed"
+    assert gone | {"status": "active"} == before
     assert past == before
     assert back["asset_id"] == before["asset_id"]
 

@@ -1,5 +1,6 @@
 """Deployments over HTTP: code by its hash, what a deploy would change, what is refused, going back, request keys."""
 
+import asyncio
 from typing import Any
 
 import httpx
@@ -157,6 +158,16 @@ def test_a_deploy_is_refused_if_somebody_was_faster() -> None:
     answers = run_world(work)
     assert [answer.status_code for answer in answers] == [412] * 6
     assert all(answer.json()["details"]["current"] for answer in answers)
+
+
+def test_of_several_deploys_at_once_one_wins_and_the_others_look_again() -> None:
+    async def work(world: World) -> list[httpx.Response]:
+        await deploy(world, project(chain(1)))
+        bodies = [body_of(project(chain(number))) for number in range(2, 6)]
+        return await asyncio.gather(*(world.ask("POST", "/deployments", body) for body in bodies))
+
+    answers = run_world(work)
+    assert sorted(answer.status_code for answer in answers) == [201, 412, 412, 412]
 
 
 INVALID: dict[str, Any] = {

@@ -17,16 +17,12 @@ from arco.servo import Envelope
 from arco.servo._tokens import callback_token
 from arco.storage import Scope
 from arco.worker import HttpControlPlane
-from tests.api.workers import SHA256, Worker, deploy
+from tests.api.workers import SHA256, Worker, deploy, trigger
 from tests.api.world import ACME, OTHER, SERVICE_SECRET, SIBLING, World, run_world
 from tests.servo.world import chain, fan, project, result_of
 
 SCOPES = (ACME, SIBLING, OTHER)
 _OWNER = UserRole.OWNER
-
-
-async def _trigger(world: World, **fields: Any) -> str:
-    return str((await world.done("POST", "/runs", {"selection": "*", **fields}))["run_id"])
 
 
 async def _run(world: World, run_id: str) -> Any:
@@ -45,7 +41,7 @@ async def _positions(world: World) -> list[int]:
 def test_a_worker_gets_envelopes_of_what_is_ready_and_nothing_else() -> None:
     async def work(world: World) -> tuple[list[Envelope], list[Envelope], list[Envelope], bool]:
         await deploy(world, project(fan(3)))
-        await _trigger(world)
+        await trigger(world)
         worker = Worker(world)
         await worker.begin()
         first = await worker.claim(10)
@@ -72,7 +68,7 @@ def test_an_idle_worker_waits_until_there_is_something() -> None:
         waiting = asyncio.create_task(worker.claim(wait=30))
         await asyncio.sleep(0.05)
         assert not waiting.done()
-        await _trigger(world)
+        await trigger(world)
         return [envelope.task_key for envelope in await waiting]
 
     assert run_world(work) == ["n.a0000"]
@@ -82,7 +78,7 @@ def test_no_more_tasks_run_at_once_than_the_workspace_allows() -> None:
     async def work(world: World) -> list[int]:
         await world.done("PATCH", "/settings", {"values": {"servo.max_concurrent_tasks": 2}})
         await deploy(world, project({f"n.a{number}": [] for number in range(5)}))
-        await _trigger(world)
+        await trigger(world)
         worker = Worker(world)
         found = [await worker.claim(10)]
         found.append(await worker.claim(10))
@@ -95,7 +91,7 @@ def test_no_more_tasks_run_at_once_than_the_workspace_allows() -> None:
 def test_the_same_result_again_is_answered_alike_and_another_is_stale() -> None:
     async def work(world: World) -> tuple[httpx.Response, httpx.Response, list[httpx.Response], bool, str]:
         await deploy(world, project(chain(2)))
-        run_id = await _trigger(world)
+        run_id = await trigger(world)
         worker = Worker(world)
         (claimed,) = await worker.claim()
         result = result_of(claimed, world.host.runtime.now())
@@ -119,7 +115,7 @@ def test_the_same_result_again_is_answered_alike_and_another_is_stale() -> None:
 def test_what_a_refused_result_claimed_is_given_up() -> None:
     async def work(world: World) -> tuple[int, list[str], Any]:
         await deploy(world, project({"n.a": [], "n.b": []}, retries=Retries(count=0, delay_seconds=0.001)))
-        run_id = await _trigger(world)
+        run_id = await trigger(world)
         worker = Worker(world)
         (first,) = await worker.claim()
         await worker.finish(first)
@@ -137,7 +133,7 @@ def test_what_a_refused_result_claimed_is_given_up() -> None:
 def test_a_result_that_does_not_belong_to_its_attempt_is_refused() -> None:
     async def work(world: World) -> tuple[list[httpx.Response], bool]:
         await deploy(world, project({"n.a": [], "n.b": []}))
-        await _trigger(world)
+        await trigger(world)
         worker = Worker(world)
         first, second = await worker.claim(2)
         mine, theirs = (result_of(one, world.host.runtime.now()) for one in (first, second))
@@ -193,7 +189,7 @@ def test_a_body_that_does_not_fit_is_refused() -> None:
 def test_a_sign_of_life_tells_whether_to_stop() -> None:
     async def work(world: World) -> tuple[Any, Any, bool]:
         await deploy(world, project(chain(1)))
-        run_id = await _trigger(world)
+        run_id = await trigger(world)
         worker = Worker(world)
         (claimed,) = await worker.claim()
         before = await _positions(world)
@@ -211,7 +207,7 @@ def test_a_sign_of_life_tells_whether_to_stop() -> None:
 def test_a_worker_that_begins_anew_loses_what_it_had() -> None:
     async def work(world: World) -> tuple[httpx.Response, list[int], int]:
         await deploy(world, project(chain(1)))
-        await _trigger(world)
+        await trigger(world)
         first, second = Worker(world), Worker(world, session="s2")
         (claimed,) = await first.claim()
         await first.begin()  # the same life again: nothing is lost
@@ -230,7 +226,7 @@ def test_a_worker_that_begins_anew_loses_what_it_had() -> None:
 def test_the_client_that_workers_use_understands_it_all() -> None:
     async def work(world: World) -> tuple[list[str], bool]:
         await deploy(world, project(chain(2)))
-        await _trigger(world)
+        await trigger(world)
         workspace, raw = world.workspace(), Worker(world)
         place = Place(ACME.tenant, ACME.workspace, workspace.incarnation.id, "activity")
         plane = HttpControlPlane("http://localhost:8020", place, raw._identity, world.host.runtime, world.http)
@@ -266,7 +262,7 @@ async def _asks(world: World, worker: Worker, envelope: Envelope) -> list[tuple[
 async def _victim(world: World) -> tuple[Worker, Envelope]:
     """A workspace with a task that runs and one that is ready."""
     await deploy(world, project({"n.a": [], "n.b": []}))
-    await _trigger(world)
+    await trigger(world)
     worker = Worker(world)
     (claimed,) = await worker.claim()
     return worker, claimed
@@ -314,14 +310,14 @@ def test_a_call_is_good_for_the_workspace_it_names_and_once_signed_for_nothing_e
 def _tokens(world: World, envelope: Envelope, other: Envelope) -> list[str]:
     """What is not a token of the envelope's attempt in the workspace SIBLING."""
     now, attempt = world.host.runtime.now(), envelope.attempt_id
-    good = callback_token(SERVICE_SECRET, *SIBLING.root.split("/"), attempt, now + HOUR)
+    good = callback_token(SERVICE_SECRET, SIBLING.tenant, SIBLING.workspace, attempt, now + HOUR)
     return [
         "",
         "x",
         envelope.callback_token,  # of the workspace ACME
         other.callback_token,
-        callback_token(SERVICE_SECRET, *SIBLING.root.split("/"), attempt, now - 1),
-        callback_token(b"x" * 32, *SIBLING.root.split("/"), attempt, now + HOUR),
+        callback_token(SERVICE_SECRET, SIBLING.tenant, SIBLING.workspace, attempt, now - 1),
+        callback_token(b"x" * 32, SIBLING.tenant, SIBLING.workspace, attempt, now + HOUR),
         callback_token(SERVICE_SECRET, "acme", "prod", attempt, now + HOUR),
         callback_token(SERVICE_SECRET, "globex", "dev", attempt, now + HOUR),
         good[:-1],

@@ -15,7 +15,7 @@ from arco.storage import Role, Scope
 from tests.api.world import ACME, SERVICE_SECRET, World
 from tests.servo.world import result_of
 
-__all__ = ["CODE", "SHA256", "Worker", "body_of", "deploy", "put_code"]
+__all__ = ["CODE", "SHA256", "Worker", "body_of", "deploy", "put_code", "task_states", "trigger"]
 
 CODE = b"an archive that nobody unpacks here"
 SHA256 = hashlib.sha256(CODE).hexdigest()
@@ -38,6 +38,17 @@ async def deploy(world: World, given: Project, *, token: str | None = None, code
     assert stored.is_success, stored.text
     body = body_of(given, sha256=stored.json()["sha256"], **fields)
     return await world.done("POST", "/deployments", body, token=token)
+
+
+async def trigger(world: World, selection: str = "*", **fields: Any) -> str:
+    """Start a run; its id."""
+    return str((await world.done("POST", "/runs", {"selection": selection, **fields}))["run_id"])
+
+
+async def task_states(world: World, run_id: str) -> dict[str, str]:
+    """How the tasks of a run stand."""
+    page = await world.done("GET", f"/runs/{run_id}/tasks")
+    return {task["task_key"]: task["state"] for task in page["items"]}
 
 
 class Worker:

@@ -274,6 +274,10 @@ class Servos:
         result = result_of(envelope, self._b.runtime.now())
         return [self._opened(data) for data in await self.servo.work.finish(result, WORKER, slots)]
 
+    async def idle(self) -> None:
+        for _ in range(30):
+            assert await self.claim(wait=20.0) == []
+
     def _opened(self, data: bytes) -> Envelope:
         tenant, workspace, now = SCOPE.tenant, SCOPE.workspace, self._b.runtime.now()
         return open_envelope(SECRET, data, tenant=tenant, workspace=workspace, now=now)
@@ -310,7 +314,7 @@ async def orchestration(runtime: FakeRuntime, base: Store) -> dict[str, Counts]:
         await count("the result of a task", partial(servos.finish, second))
         await _work_off(servos)
         await count("claim, and nothing is ready", servos.claim)
-        await count("a worker waits a minute for a task", partial(servos.claim, 1, 60.0))
+        await count("a worker waits ten minutes for a task, asking anew every twenty seconds", servos.idle)
         await servos.deploy(fan(400))
         await servos.plan()  # which loads the project
         await count("plan and trigger a run whose plan is a blob", servos.trigger)

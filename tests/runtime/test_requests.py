@@ -49,6 +49,15 @@ def test_the_promises_of_the_design_hold() -> None:
     small, large = (requests(f"create a table of 20 columns, {existing} tables exist") for existing in ("10", "1,000"))
     assert small == large == {"create": 3}
     assert requests("POST /events with 100 facts") == {"create": 1}
+    for append in ("claim a task", "the result of a task", "the result of a task, and the next one claimed with it"):
+        assert requests(append) == {"create": 1}
+    for gathered in ("claim 50 tasks", "the results of 50 tasks at once, each with the next one"):
+        assert requests(gathered) == {"create": 1}
+    for nothing in ("a sign of life, where the log is owned", "claim, and nothing is ready"):
+        assert requests(nothing) == {}
+    assert requests("a worker waits ten minutes for a task, asking anew every twenty seconds") == {}
+    assert requests("plan and trigger a run")["create"] == 1
+    assert requests("plan and trigger a run whose plan is a blob")["create"] == 2
     assert requests("look whether a newer revision exists (strong read of what is loaded)") == {"get": 1}
     assert requests("bounded-stale read of what is loaded") == requests("publish, nothing new") == {}
 

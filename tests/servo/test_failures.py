@@ -97,7 +97,7 @@ def test_every_category_has_hints_whose_commands_hold_what_they_name(category: C
 
 def test_commands_can_be_typed_as_they_are() -> None:
     commands = [hint.command for hint in hints_for(C.TRANSFORM_ERROR, "R", "n.a[date=2025-01-01]")]
-    assert commands[0] == "arco runs logs R --task 'n.a[date=2025-01-01]'"
+    assert commands[0] == "arco runs logs R 'n.a[date=2025-01-01]'"
     everything = " ".join(hint.command for category in C for hint in hints_for(category, "R", "n.a"))
     assert not re.search(r"[{}]", everything)
 

@@ -102,7 +102,6 @@ async def asset_detail(catalog: View, activity: View, project: Project, key: str
         upstream=list(graph.upstream(row.key)) if exists else [],
         downstream=list(graph.downstream(row.key)) if exists else [],
         former_keys=sorted(name.key for name in names if name.asset_id == row.asset_id and name.key != row.key),
-        removed_at=format_time(row.removed_at) if row.removed_at is not None else None,
         partition_count=PartitionSpace(definition.partitions, now, dynamic).count() if definition.partitions else None,
         materialized_count=len(made),
         last_materialized_at=format_time(last) if last else None,

@@ -148,7 +148,7 @@ class Runs:
         return Triggered(run_id, receipt, is_new)
 
     async def cancel(self, run_id: str, reason: str, asked: Asked) -> Receipt:
-        """Nothing new begins; what runs is told to stop. A run that is over, or cancelled already, stays as it is."""
+        """Nothing new begins; what runs is told to stop. Twice is once; `Conflict` if the run is over."""
         return await self._workspace.decide(
             "activity",
             CancelRun(run_id, reason=reason or f"cancelled by {asked.actor}"),

@@ -44,7 +44,7 @@ class Written(Answer):
 
     operation_id: str
     position: str
-    """Position of its last event; pass it as `min_position` to read what was written, anywhere."""
+    """Position of its last event: `min_position` of a read that must see it. Before that of a run write `activity:`."""
     replayed: bool
     """True if the same request key had been carried out before; nothing was written now."""
     warnings: list[str] = []

@@ -136,8 +136,6 @@ class AssetDetail(AssetSummary):
     upstream: list[str]
     downstream: list[str]
     former_keys: list[str]
-    removed_at: str | None
-    """When a deploy took it away; null as long as it is deployed. What was made of it stays."""
     partition_count: int | None
     """How many partitions it has now; null for an asset without partitions."""
     materialized_count: int

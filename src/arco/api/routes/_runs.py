@@ -193,7 +193,7 @@ async def explain_run_route(reads: ReadsDep, run_id: RunId) -> RunExplanation:
 
 @runs.post("/runs/{run_id}/cancel")
 async def cancel_run(request: Request, writes: WritesDep, run_id: RunId, body: RunCancel) -> Written:
-    """Cancel a run: nothing new begins, and what runs is told to stop. One that is over stays as it is."""
+    """Cancel a run: nothing new begins, and what runs is told to stop. One that is over is refused."""
     receipt = await _servo(request, writes.caller).runs.cancel(run_id, body.reason, _asked(writes))
     await writes.settle("activity", receipt)
     return Written(operation_id=receipt.operation, position=receipt.last, replayed=receipt.replayed)
