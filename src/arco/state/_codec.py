@@ -150,6 +150,8 @@ def read_parquet(table: Table, data: bytes, path: str) -> pa.Table:
 def conform(table: Table, data: pa.Table) -> pa.Table:
     """The data with exactly the table's columns: later ones added as nulls, types as declared."""
     schema = table.schema
+    if data.schema.equals(schema):
+        return data
     arrays = [
         data.column(field.name).cast(field.type)
         if field.name in data.column_names

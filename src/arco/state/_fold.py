@@ -228,6 +228,8 @@ class _Batch:
             if stage.changes:
                 watched = {table.name for table in stage.changes}
                 mine += [item for item in self.changes if item.payload.table in watched]
+            if not mine:
+                continue
             mine.sort(key=_by_position)
             await self.run_stage(stage, domain.name, mine)
 
