@@ -41,8 +41,8 @@ prove: $(VENV_READY) $(EMULATORS_READY) ## Kill tests, crash sweep, large simula
 bench: $(VENV_READY) ## Measure, as ratios within one run
 	@$(BIN)/python -m bench
 
-sim: $(VENV_READY) ## Simulate SEEDS=200 seeds, or replay one with SEED=n
-	@$(BIN)/python -m tests.simulation $(if $(SEED),--seed $(SEED),--seeds $(or $(SEEDS),200))
+sim: $(VENV_READY) ## Simulate SEEDS=200 seeds of WORLD=engine or runs (both), or replay one with SEED=n
+	@$(BIN)/python -m tests.simulation $(if $(WORLD),--world $(WORLD)) $(if $(SEED),--seed $(SEED),--seeds $(or $(SEEDS),200))
 
 schemas: $(VENV_READY) ## Rewrite what is generated: golden schemas, docs/openapi.json, the blocking client
 	@$(BIN)/python -m tests.schemas --write

@@ -20,7 +20,9 @@ SECTIONS = ("kill", "servo", "simulation", "faults", "pytest")
 
 
 def simulation(report: Report, quick: bool) -> None:
-    for arguments in (["--seeds", "60" if quick else "1000"], ["--sweep"], ["--mutants"]):
+    engine = ["--world", "engine", "--seeds", "60" if quick else "1000"]
+    runs = ["--world", "runs", "--seeds", "200" if quick else "2000"]
+    for arguments in (engine, runs, ["--sweep"], ["--mutants"]):
         command(report, f"simulation {' '.join(arguments)}", "tests.simulation", *arguments)
 
 

@@ -1,4 +1,4 @@
-"""Deterministic simulation of the state engine: `python -m tests.simulation --seeds 1000`.
+"""Deterministic simulation of the state engine and of whole runs: `python -m tests.simulation --seeds 1000`.
 
 scheduler   virtual time, processes, coroutines driven by `send`; everything random comes from one seed
 store       an object store whose every operation may fail, vanish, come late, or kill its caller
@@ -13,4 +13,13 @@ look        the disk without faults, for checkers
 stage       a cluster for scripts; `scenarios` are the scripts, for what chance rarely reaches
 mutants     known mistakes that must be caught
 sweep       a crash at every storage operation of every kind of work
+
+Whole runs (`--world runs`) are a random world of their own on the same scheduler, store and network:
+
+runs        processes of the control plane, workers, callers and chaos; then everything must end
+graphs      random projects and requests
+peers       how processes of a control plane reach each other
+workers     those who claim, beat, finish, die, hang and come late; `outside` is a queue that loses and doubles
+referee     judges every event as it lands; `runs_checkers` judge tables and answers
+runs_mutants   known mistakes of orchestration
 """

@@ -26,9 +26,9 @@ from arco.state._manifest import Layer, Pending
 from arco.storage import Lost, ObjectExists, ObjectInfo, Sequence, StoreFailed, Tail, Won
 from tests.simulation.scenarios import SCENARIOS
 from tests.simulation.stage import run_scenario
-from tests.simulation.world import run_seed
+from tests.simulation.world import Result, run_seed
 
-__all__ = ["MUTANTS", "Mutant", "report_mutants", "try_mutant"]
+__all__ = ["MUTANTS", "Mutant", "Patch", "report_mutants", "try_mutant"]
 
 TRIES = 25
 """Seeds within which a mutant must be caught."""
@@ -44,18 +44,32 @@ class Mutant:
     scenario: str
     """Which scripted scenario; empty for the random world."""
     patches: Callable[[], list[Patch]]
+    run: Callable[[int], Result] = run_seed
+    """What runs a seed of the random world."""
 
 
 @contextmanager
 def _applied(mutant: Mutant) -> Iterator[None]:
-    saved = [(target, name, getattr(target, name)) for target, name, _ in mutant.patches()]
-    for target, name, replacement in mutant.patches():
-        setattr(target, name, replacement)
+    patches = mutant.patches()
+    saved = [(target, name, _found(target, name)) for target, name, _ in patches]
+    for target, name, replacement in patches:
+        _replace(target, name, replacement)
     try:
         yield
     finally:
         for target, name, original in saved:
-            setattr(target, name, original)
+            _replace(target, name, original)
+
+
+def _found(target: Any, name: str) -> Any:
+    return target[name] if isinstance(target, dict) else getattr(target, name)
+
+
+def _replace(target: Any, name: str, value: Any) -> None:
+    if isinstance(target, dict):
+        target[name] = value
+    else:
+        setattr(target, name, value)
 
 
 def try_mutant(mutant: Mutant, tries: int = TRIES) -> tuple[int, str, str]:
@@ -65,7 +79,7 @@ def try_mutant(mutant: Mutant, tries: int = TRIES) -> tuple[int, str, str]:
             if mutant.scenario:
                 checker, text, _ = run_scenario(SCENARIOS[mutant.scenario], seed)
             else:
-                result = run_seed(seed)
+                result = mutant.run(seed)
                 checker, text = result.checker, result.violation
             if checker:
                 return seed, checker, text
@@ -314,11 +328,11 @@ MUTANTS: tuple[Mutant, ...] = (
 )
 
 
-def report_mutants(console: Console) -> int:
+def report_mutants(console: Console, mutants: tuple[Mutant, ...]) -> int:
     """Try all; exit code 1 if one survives or its scenario fails without it."""
     grid = Grid("mutant", "mistake", "seeds", "caught by")
     survived = 0
-    for mutant in MUTANTS:
+    for mutant in mutants:
         if mutant.scenario:
             checker, text, _ = run_scenario(SCENARIOS[mutant.scenario], 1)
             if checker:
@@ -328,5 +342,5 @@ def report_mutants(console: Console) -> int:
         survived += not seeds
         grid.add_row(mutant.name, mutant.mistake, str(seeds or f"> {TRIES}"), checker or "SURVIVED")
     console.print(grid)
-    print(f"{len(MUTANTS)} mutants, {survived} survived")
+    print(f"{len(mutants)} mutants, {survived} survived")
     return 1 if survived else 0

@@ -70,12 +70,11 @@ PATHS: dict[str, str] = {
     "lost object noticed": "a missing object stopped the work",
 }
 
-_STORE = ("crash before", "crash after", "crash", "lost in flight", "applied in flight", "error before")
-_STORE += ("applied then error", "applied then timeout", "conflict", "throttled", "delayed apply", "outage", "slow")
-_WIRES = ("stalled", "clock jump", "message lost", "answer lost", "message delayed", "message duplicated")
+_ELSEWHERE = ("suspended", "owner change", "request cancelled", "lost object")
+"""What only the world of the engine does."""
 
 RUN_FAULTS: dict[str, str] = {
-    **{kind: FAULTS[kind] for kind in (*_STORE, *_WIRES, "message reordered")},
+    **{kind: text for kind, text in FAULTS.items() if kind not in _ELSEWHERE},
     "stream broken": "segments of the owner do not arrive any more",
     "callback lost": "what a worker or a caller says never arrives",
     "callback answer lost": "it is carried out, the answer never arrives",

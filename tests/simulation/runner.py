@@ -6,22 +6,40 @@ import os
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
 
-from tests.simulation.probe import FAULTS, PATHS, Probe
-from tests.simulation.world import run_seed
+from tests.simulation.probe import FAULTS, PATHS, RUN_FAULTS, RUN_PATHS, Probe
+from tests.simulation.runs import run_runs
+from tests.simulation.world import Result, run_seed
 
-__all__ = ["Outcome", "run_many", "work"]
+__all__ = ["WORLDS", "Kind", "Outcome", "run_many", "work"]
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A random world: what runs a seed of it, and what must have happened in it over many seeds."""
+
+    title: str
+    run: Callable[..., Result]
+    faults: dict[str, str]
+    paths: dict[str, str]
+
+
+WORLDS = {
+    "engine": Kind("the state engine", run_seed, FAULTS, PATHS),
+    "runs": Kind("whole runs", run_runs, RUN_FAULTS, RUN_PATHS),
+}
 
 
 @dataclass
 class Outcome:
     """What a set of seeds came to."""
 
+    world: str
     seeds: int = 0
     probe: Probe = field(default_factory=Probe)
     violations: list[tuple[int, str]] = field(default_factory=list)
@@ -37,12 +55,13 @@ class Outcome:
 
     def missing(self) -> list[str]:
         """Faults and recovery paths that never happened."""
-        return [f"fault: {kind}" for kind in FAULTS if not self.probe.faults[kind]] + [
-            f"recovery path: {kind}" for kind in PATHS if not self.probe.paths[kind]
+        known = WORLDS[self.world]
+        return [f"fault: {kind}" for kind in known.faults if not self.probe.faults[kind]] + [
+            f"recovery path: {kind}" for kind in known.paths if not self.probe.paths[kind]
         ]
 
 
-def work(first: int, count: int, parity: int) -> None:
+def work(world: str, first: int, count: int, parity: int) -> None:
     """A worker: run seeds one after the other, one line of JSON each. Of a pair of workers, one judges the even seeds
     and the other one the odd ones."""
     pa.set_cpu_count(1)
@@ -50,7 +69,7 @@ def work(first: int, count: int, parity: int) -> None:
     gc.freeze()
     for seed in range(first, first + count):
         judge = seed % 2 == parity
-        result = run_seed(seed, judge=judge)
+        result = WORLDS[world].run(seed, judge=judge)
         line = {
             "seed": seed,
             "judged": judge,
@@ -63,14 +82,14 @@ def work(first: int, count: int, parity: int) -> None:
         print(json.dumps(line), flush=True)
 
 
-def run_many(first: int, count: int, jobs: int) -> Iterator[tuple[int, Outcome]]:
+def run_many(first: int, count: int, jobs: int, world: str = "engine") -> Iterator[tuple[int, Outcome]]:
     """Every seed twice; yields each seed with the sum so far."""
     pairs = max(jobs // 2, 1)
     workers = []
     for index in range(pairs):
         begin, end = first + index * count // pairs, first + (index + 1) * count // pairs
-        workers.append((end - begin, [_worker(begin, end - begin, parity) for parity in (0, 1)]))
-    outcome = Outcome()
+        workers.append((end - begin, [_worker(world, begin, end - begin, parity) for parity in (0, 1)]))
+    outcome = Outcome(world)
     try:
         for round_ in range(max(size for size, _ in workers)):
             for size, pair in workers:
@@ -83,8 +102,8 @@ def run_many(first: int, count: int, jobs: int) -> Iterator[tuple[int, Outcome]]
                 worker.communicate()
 
 
-def _worker(first: int, count: int, parity: int) -> "subprocess.Popen[str]":
-    command = [sys.executable, "-m", "tests.simulation", "--work", str(first), str(count), str(parity)]
+def _worker(world: str, first: int, count: int, parity: int) -> "subprocess.Popen[str]":
+    command = [sys.executable, "-m", "tests.simulation", "--work", world, str(first), str(count), str(parity)]
     environment = {**os.environ, "PYTHONHASHSEED": str(parity + 1), "OMP_NUM_THREADS": "1"}
     return subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
 

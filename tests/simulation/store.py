@@ -169,7 +169,7 @@ class SimStore:
     async def _call(self, name: str, path: str, apply: Callable[[], T], faults: tuple[str, ...]) -> T:
         process, scheduler = self.process, self.disk.scheduler
         process.operations += 1
-        self.disk.probe.operations["storage"] += 1
+        self.disk.probe.operations["storage operations"] += 1
         fault = self._draw(faults)
         if self.broken and self.broken in path:
             fault = "error before"

@@ -1,10 +1,11 @@
-"""The simulation as part of `make test`: some seeds, every scenario, every mutant, the crash sweep."""
+"""The simulation as part of `make test`: some seeds of each world, every scenario, every mutant, the crash sweep."""
 
 import pytest
 
 from tests.simulation.linear import NameOp, is_linearizable
 from tests.simulation.mutants import MUTANTS, Mutant, try_mutant
 from tests.simulation.runner import run_many
+from tests.simulation.runs_mutants import RUN_MUTANTS
 from tests.simulation.scenarios import SCENARIOS
 from tests.simulation.stage import run_scenario
 from tests.simulation.sweep import WORKS, Work, sweep
@@ -19,6 +20,17 @@ def test_seeds_run_without_violation_and_alike_in_two_processes() -> None:
     assert outcome.seeds == 20
     assert outcome.violations == []
     assert outcome.faults > 100
+
+
+def test_whole_runs_end_without_violation_and_alike_in_two_processes() -> None:
+    outcome = None
+    for _, found in run_many(1001, 30, jobs=2, world="runs"):
+        outcome = found
+    assert outcome is not None
+    assert outcome.seeds == 30
+    assert outcome.violations == []
+    assert outcome.faults > 100
+    assert outcome.probe.operations["attempts"] > 100
 
 
 FAILED_ONCE = {"an outdated owner's word stopped a newer program": 178}
@@ -37,7 +49,7 @@ def test_scenario(name: str) -> None:
         assert not checker, text
 
 
-@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
+@pytest.mark.parametrize("mutant", [*MUTANTS, *RUN_MUTANTS], ids=lambda mutant: mutant.name)
 def test_mutant_is_caught(mutant: Mutant) -> None:
     seeds, _, _ = try_mutant(mutant)
     assert seeds, f"{mutant.name} survived: {mutant.mistake}"

@@ -242,8 +242,8 @@ def check_partition_value(text: str) -> str:
         raise Invalid(f"the partition key {shown(text)} is longer than {_VALUE_MAX} characters; shorten it")
     if _VALUE.fullmatch(text) is None or ".." in text or not text.isprintable():
         raise Invalid(
-            f"{shown(text)} cannot be a partition key; it must not be empty or *, contain a comma, =, .. or what nobody "
-            "can see, nor begin or end with a space"
+            f"{shown(text)} cannot be a partition key; it must not be empty or *, contain a comma, =, .. or what "
+            "nobody can see, nor begin or end with a space"
         )
     return text
 

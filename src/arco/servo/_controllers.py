@@ -68,6 +68,11 @@ class Watch:
         since, cancelled = (known.since, known.cancelled) if known else (now, None)
         self.attempts[attempt_id] = Watched(since, now, cancelled)
 
+    def has_heard(self, attempt_id: str, since: float) -> bool:
+        """Whether an attempt has shown life since then."""
+        known = self.attempts.get(attempt_id)
+        return known is not None and known.seen > since
+
     def follow(self, claims: Iterable[ClaimRow], cancelling: frozenset[str], now: float) -> None:
         """Watch what is claimed and forget what has ended. `cancelling` are runs that shall end."""
         after: dict[str, Watched] = {}

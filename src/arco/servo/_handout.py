@@ -4,6 +4,7 @@ Versions that the planner pinned are looked up as they are. What a task of the s
 that task's successful attempt: its materialization follows from the attempt, so nobody searches for the newest one.
 """
 
+from collections.abc import Mapping
 from typing import Final, TypeVar
 
 from arco.assets import AssetDefinition, PartitionSpace, Project
@@ -50,6 +51,8 @@ async def make_envelope(
     definitions = tuple(asset for asset in project.assets if asset.key in made)
     expires = now + (round(claim.timeout_seconds * SECOND) + HOUR if claim.timeout_seconds else LIFE)
     start, end = _window(definitions, task.partition_key, now)
+    is_open = any(not pin.materialization_id for given in planned.inputs for pin in given.pins)
+    written = await _written(view, claim.run_id, planned) if is_open else {}
     return Envelope(
         tenant=scope.tenant,
         workspace=scope.workspace,
@@ -66,7 +69,7 @@ async def make_envelope(
         callback_token=callback_token(secret, scope.tenant, scope.workspace, claim.attempt_id, expires),
         issued_at=now,
         expires_at=expires,
-        inputs=tuple([await _input(view, claim.run_id, given, planned) for given in planned.inputs]),
+        inputs=tuple([await _input(view, given, planned, written) for given in planned.inputs]),
         partition_key=task.partition_key,
         window_start=start,
         window_end=end,
@@ -102,8 +105,7 @@ def _window(definitions: tuple[AssetDefinition, ...], partition_key: str, now: i
     return space.window(PartitionKey.parse(partition_key)) or (None, None)
 
 
-async def _input(view: View, run_id: str, given: Input, planned: PlanTaskRow) -> InputValue:
-    written = await _written(view, run_id, planned) if any(not pin.materialization_id for pin in given.pins) else {}
+async def _input(view: View, given: Input, planned: PlanTaskRow, written: Mapping[str, str]) -> InputValue:
     pins = []
     for pin in given.pins:
         version = pin.materialization_id or written.get(pin.partition_id, "")

@@ -39,6 +39,10 @@ class Controllers:
         self._workspace = workspace
         self._watch = watch
         self._task: Task | None = None
+        self._leads: bool | None = None
+        """Whether this process led the log when it last asked; None before it ever did."""
+        self._known = 0
+        """The newest segment that is known to exist."""
 
     @property
     def _log(self) -> OpenLog:
@@ -58,16 +62,13 @@ class Controllers:
             self._task = None
 
     async def _run(self) -> None:
-        has_looked = False
         while not self._log.follower.ended:
-            folded = self._log.follower.tail.number
+            folded, began = self._log.follower.tail.number, self._runtime.boottime()
             try:
-                if not has_looked:
-                    await self._log.current()  # what was not published yet when this process began concerns it too
-                    has_looked = True
                 due = await self.step()
             except ArcoError:
                 due = RETRY_SECONDS  # whoever asks for something meets the same trouble and says so
+            self._check_awake(began)
             await self._wait(folded, due)
 
     async def _wait(self, folded: int, due: float | None) -> None:
@@ -84,25 +85,49 @@ class Controllers:
 
     def _check_awake(self, expected: float) -> None:
         """Forget what was seen if this comes much later than expected: whoever stood still heard nobody."""
-        if self._runtime.boottime() - expected > LISTENING:
+        if self._is_late(expected):
             self._watch.forget()
+
+    def _is_late(self, expected: float) -> bool:
+        return self._runtime.boottime() - expected > LISTENING
 
     async def step(self) -> float | None:
         """Carry out everything that is due; seconds until the next may be, or None if only an event can say."""
         began = self._runtime.boottime()
+        if self._leads is None or self._lag() > 0:
+            await self._log.current()  # what was not published yet when this process began concerns it too
+        if self._leads is None or (self._log.owning and not self._leads):
+            await self._ask_who_leads()
         intents, due = await self._reconciled()
         if not intents:
             return due
-        if not await self._log.leads():
-            self._watch.forget()
-            return RETRY_SECONDS
-        # What was due on old rows may be settled by now: look at the end of the log before anything is done.
+        # What was due on old rows may be settled by now, and who leads may be another one: look at the end of the log
+        # before anything is done.
         await self._log.current()
+        if not await self._ask_who_leads():
+            return RETRY_SECONDS
         self._check_awake(began)
         intents, due = await self._reconciled()
+        reconciled = self._runtime.boottime()
         for intent in intents:
-            await self._carry_out(intent)
+            # Each takes its time, in which others may show life after all.
+            if self._is_late(reconciled):
+                break
+            if not (isinstance(intent, Reap) and self._watch.has_heard(intent.attempt_id, reconciled)):
+                await self._carry_out(intent)
         return 0.0 if intents else due
+
+    async def _ask_who_leads(self) -> bool:
+        """Whether this process does. As long as it did not, signs of life went elsewhere: it begins to watch anew."""
+        before, self._leads = self._leads, await self._log.leads()
+        if not (before and self._leads):
+            self._watch.forget()
+        return self._leads
+
+    def _lag(self) -> int:
+        """Segments that are known and not in the rows, because these are being set back to another revision."""
+        self._known = max(self._known, self._log.follower.tail.number)
+        return self._known - self._log.replica.link.number
 
     async def _reconciled(self) -> tuple[tuple[Intent, ...], float | None]:
         replica = self._log.replica
@@ -117,7 +142,7 @@ class Controllers:
             self._watch.attempts,
             now=self._runtime.now(),
             monotonic=monotonic,
-            lag=self._log.follower.tail.number - replica.link.number,
+            lag=self._lag(),
         )
         return found.intents, found.due
 
