@@ -19,9 +19,9 @@ from arco.assets import (
 from arco.core import Invalid, PartitionKey, parse_time
 from tests.assets.making import AT, days, keys, space
 
-values = st.text(
-    st.characters(exclude_characters=",=. ").filter(str.isprintable), min_size=1, max_size=8
-).filter(lambda text: text != "*" and text.strip() == text)
+values = st.text(st.characters(exclude_characters=",=. ").filter(str.isprintable), min_size=1, max_size=8).filter(
+    lambda text: text != "*" and text.strip() == text
+)
 statics = st.lists(values, min_size=1, max_size=5, unique=True)
 
 
