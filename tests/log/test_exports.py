@@ -5,7 +5,7 @@ import pkgutil
 
 import arco.log
 
-INTERNAL = {"FORMAT", "check_no_secret", "find_secret", "may_hold_secret"}
+INTERNAL = {"FORMAT", "find_secret"}
 """Used inside the layer only."""
 
 

@@ -216,8 +216,8 @@ def test_a_command_that_waits_in_a_silent_owner_s_queue_is_not_carried_out_again
 
 
 def test_a_refusal_after_silence_is_not_given_because_the_silent_owner_may_still_act() -> None:
-    """The new owner would refuse a name that exists. Then the name is dropped, and the old owner, awake again and with
-    the command still in its queue, creates it: the caller must not have heard "refused"."""
+    """The new owner would refuse a name that exists. The old one, which may have sent the command to the store before
+    it fell silent, cannot be asked: the caller must not have heard "refused". Awake again it finds itself overtaken."""
 
     async def scenario() -> None:
         world = World()
@@ -238,8 +238,40 @@ def test_a_refusal_after_silence_is_not_given_because_the_silent_owner_may_still
         awake.set()
         with pytest.raises(Refused):
             await busy
+        assert not owner.gateway.owning
+        assert not (await other.gateway.submit(command)).replayed
         assert [event.operation for event in await world.events()][2:] == [command.operation]
-        assert (await other.gateway.submit(command)).replayed
+
+    run(scenario())
+
+
+def test_an_owner_that_sees_another_one_s_segment_owns_the_log_no_more() -> None:
+    async def scenario() -> None:
+        world = World()
+        owner, other = await owned(world), world.node("other")
+        await other.follower.catch_up()
+        await other.owner().submit(world.create("second"))  # it could not reach the owner
+        assert owner.gateway.leading
+        await owner.follower.catch_up()
+        assert not owner.gateway.owning
+        assert not owner.gateway.leading
+        await owner.gateway.submit(world.create("third"))
+        assert owner.gateway.leading
+        assert await writers(world) == ["owner", "other", "owner"]
+
+    run(scenario())
+
+
+def test_who_appended_nothing_yet_does_not_lead() -> None:
+    async def scenario() -> None:
+        world = World()
+        node = world.node("a")
+        with pytest.raises(Refused):
+            await node.gateway.submit(world.drop("nowhere"))
+        assert node.gateway.owning
+        assert not node.gateway.leading
+        await node.gateway.submit(world.create("first"))
+        assert node.gateway.leading
 
     run(scenario())
 

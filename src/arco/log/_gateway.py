@@ -121,6 +121,11 @@ class Gateway:
         """Whether this process believes that it owns the log; only the next append can tell for sure."""
         return self._owner is not None and not self._owner.ended
 
+    @property
+    def leading(self) -> bool:
+        """Whether this process owns the log and has appended to it, so that others know and come here."""
+        return self._owner is not None and self._owner.has_won and self.owning
+
     async def submit(self, command: Command) -> Receipt:
         """Carry out a command wherever the owner is.
 
@@ -221,6 +226,8 @@ class Gateway:
         await self._follower.catch_up()
         self._follower.check_writable()
         if not self.owning:
+            if self._owner is not None:
+                self._owner.retire()
             self._owner = Owner(self._follower, self._admission, self._runtime, self.address, on_won=self._won)
             self.terms += 1
 

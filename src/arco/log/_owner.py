@@ -84,6 +84,9 @@ class Owner:
         self._wakeup: Future[None] = runtime.future()
         self._ended: Superseded | None = None
         self._closing = False
+        self._reached = follower.tail.number
+        """The newest number that was there before us or that we tried for; what is folded beyond it is not ours."""
+        self.has_won = False
         self._task = runtime.spawn(self._run(), f"owner of {follower.place.log}")
 
     async def submit(self, command: Command) -> Receipt:
@@ -97,7 +100,7 @@ class Owner:
         recorded = await self._admission.admit(command, command.events, now) if command.events else None
         if recorded and sum(len(a.encoded) + 1 for a in recorded) > GROUP_BYTES:
             raise TooLarge(f"the {len(recorded)} events of one command do not fit into a segment; split the batch")
-        if self._ended or self._closing:
+        if self.ended:
             raise self._ended or Superseded("this process gives up the log; ask the next owner")
         if len(self._queue) >= MAX_QUEUE:
             raise Unavailable(
@@ -110,13 +113,21 @@ class Owner:
 
     async def close(self) -> None:
         """Settle what is queued, then stop."""
+        self.retire()
+        await self._task
+
+    def retire(self) -> None:
+        """Stop once what is queued is settled."""
         self._closing = True
         self._wakeup.set(None)
-        await self._task
 
     @property
     def ended(self) -> bool:
-        return self._ended is not None or self._closing
+        return self._ended is not None or self._closing or self._is_overtaken()
+
+    def _is_overtaken(self) -> bool:
+        """Somebody else has appended. To go on would be safe, but two owners would not hear of each other."""
+        return self._follower.tail.number > self._reached
 
     async def _run(self) -> None:
         try:
@@ -144,9 +155,11 @@ class Owner:
     async def _commit(self) -> None:
         """Settle one group: its entries leave the queue with an answer, or all stay and the owner ends."""
         self._follower.check_writable()
+        if self._is_overtaken():
+            raise Superseded("another process appended to the log; ask the owner that the hint names")
         tail, link = self._follower.tail, self._follower.fold.link
-        if tail.number != link.number:
-            await self._follower.catch_up()
+        if tail.number != link.number or tail.number < self._reached:
+            await self._follower.catch_up()  # the fold is being set back to another revision: wait for it
             return
         epoch = self._follower.epoch
         try:
@@ -217,8 +230,10 @@ class Owner:
             folds=dict(self._follower.fold.versions),
         )
         data = encode_segment(header, group.encoded)
+        self._reached = tail.number + 1
         outcome = await self._create(tail, data)
         if isinstance(outcome, Won):
+            self.has_won = True
             try:
                 await self._follower.accept(data, outcome.tail)
             except ArcoError as error:

@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import aclosing, suppress
 from typing import TYPE_CHECKING, TypeVar
 
-from arco.core import ArcoError, LostObject, Outdated, Stale, Task
+from arco.core import ArcoError, LostObject, Outdated, Stale, Superseded, Task
 from arco.log import Admission, Blobs, Follower, Forwarder, Gateway, Hint, HintFile, SegmentStream, is_http
 from arco.runtime._looks import Looks
 from arco.runtime._peers import FedHint, OwnerFeed, PeerForwarder, Peers
@@ -141,8 +141,8 @@ class OpenLog:
 
     @property
     def owning(self) -> bool:
-        """Whether this process is the owner, as far as it knows."""
-        return self.gateway.owning
+        """Whether this process is the owner, as far as it and the others know."""
+        return self.gateway.leading
 
     # Its life
 
@@ -182,18 +182,20 @@ class OpenLog:
         await self._hint.write(Hint(max(hint.number, self.follower.tail.number), self._address))
 
     async def leads(self) -> bool:
-        """Whether this process acts for the log: it owns it, or nobody else does who answers.
+        """Whether this process acts for the log: it owns it, or the hint names it and not another one that answers.
 
-        Asked only when something is due. Two that both believe it are harmless: every act is decided by the owner.
+        Asked only when something is due. Whoever finds that nobody leads lets the hint name it, so that signs of life
+        go there from then on. Two that both believe it are harmless: every act is decided by the owner.
         """
         if self.owning:
             return True
-        if not self._may_own:
+        if not self._may_own or await self.owner_address():
             return False
-        return await self.owner_address() == ""
+        await self.announce()
+        return True
 
     async def owner_address(self) -> str:
-        """Where another process that owns the log answers; empty if this one does, or none that can be reached."""
+        """Where the process answers that owns the log, or did last; empty if that is this one, or if none answers."""
         if self.owning or self._peers is None:
             return ""
         if self.feed is not None and self.feed.owner:
@@ -210,6 +212,8 @@ class OpenLog:
 
         try:
             await self._runtime.timeout(ANSWER_SECONDS, first())
+        except Superseded:
+            return True  # it owns the log no more, but it is the one that others know of
         except (ArcoError, TimeoutError, StopAsyncIteration):
             return False
         return True
