@@ -78,6 +78,7 @@ def run(**more: Any) -> RunDetail:
         "mode": "standard",
         "priority": 0,
         "task_count": 1,
+        "skip_count": 0,
         "succeeded_count": 0,
         "failed_count": 0,
         "skipped_count": 0,

@@ -308,9 +308,7 @@ async def cancel(
         written = await client.cancel_run(run_id, RunCancel(reason=reason), key=session.request_key)
         found = await client.get_run(run_id)
     done = f"Cancelled the run {run_id}."
-    if found.state in FINAL and found.state != "CANCELLED":
-        done = f"The run {run_id} was over before: it {found.state.lower()}."
-    elif found.running_count:
+    if found.running_count:
         done = f"Cancelled the run {run_id}; {found.running_count:,} tasks are told to stop."
     written_out(session, written, done)
 
