@@ -271,6 +271,8 @@ def plan_text(tasks: list[PlannedTaskInfo], skips: Sequence[SkipInfo] = (), *, f
         "stage_count": 2,
         "estimated_seconds": 3.0,
         "truncated": False,
+        "work_seconds": 7.0,
+        "unknown_count": sum(task.estimated_seconds is None for task in tasks),
         **more,
     }
     parts = plan_parts(Output(as_json=False).people, PlanInfo(tasks=tasks, skips=list(skips), **fields), "*", full=full)
@@ -295,8 +297,14 @@ def test_partitions_of_several_dimensions_share_a_line_too() -> None:
 
 
 def test_skips_share_a_line_unless_something_has_to_be_done() -> None:
-    done = [SkipInfo(asset_key="a", partition_key=f"n=s:{key}", reason=f"up to date: {key}") for key in "vwxyz"]
-    todo = [SkipInfo(asset_key="b", partition_key=f"n=s:{key}", reason=f"cannot run: {key}") for key in "vwxyz"]
+    done = [
+        SkipInfo(kind="up_to_date", asset_key="a", partition_key=f"n=s:{key}", reason=f"up to date: {key}")
+        for key in "vwxyz"
+    ]
+    todo = [
+        SkipInfo(kind="cannot_run", asset_key="b", partition_key=f"n=s:{key}", reason=f"cannot run: {key}")
+        for key in "vwxyz"
+    ]
     text = plan_text([], (*done, *todo))
     assert "Nothing to run." in text
     assert "n=v..z x 5" in text
@@ -305,7 +313,7 @@ def test_skips_share_a_line_unless_something_has_to_be_done() -> None:
 
 def test_a_plan_says_what_it_does_not_know_and_does_not_show() -> None:
     text = plan_text([planned("a"), planned("b", estimated_seconds=None)], task_count=5000, truncated=True)
-    assert "5,000 tasks in 2 stages, at least 3.00 s (1 never ran before)." in text
+    assert "5,000 tasks in 2 stages, at least 3.00 s and 7.00 s of work (1 never ran before)." in text
     assert "Only the first 2" in text
 
 

@@ -21,6 +21,7 @@ from arco.log import (
     Follower,
     Gateway,
     Header,
+    Hint,
     HintFile,
     InProcessForwarder,
     Link,
@@ -50,7 +51,7 @@ from arco.state import (
 from arco.storage import MemoryStore, Operation, RequestCounts, Role, RoleStore, Scope, Sequence
 from tests.doubles import FakeRuntime, FaultyStore
 
-__all__ = ["ACTIVITY_LOG", "CATALOG_LOG", "SCOPE", "Node", "World", "header", "paths", "raw", "sealed"]
+__all__ = ["ACTIVITY_LOG", "CATALOG_LOG", "SCOPE", "Node", "World", "header", "owned", "paths", "raw", "sealed"]
 
 CATALOG_LOG = define_log("catalog", [CATALOG])
 ACTIVITY_LOG = define_log("activity", [EXECUTION])
@@ -245,3 +246,12 @@ def paths(events: Iterable[Event]) -> list[str]:
     return [
         event.subject or msgspec.json.decode(event.data)["name"] for event in events if event.type == "NamespaceCreated"
     ]
+
+
+async def owned(world: World) -> Node:
+    """A process that owns the log and is named in the hint."""
+    node = world.node("owner")
+    await node.gateway.submit(world.create("first"))
+    await world.runtime.sleep(0.01)
+    assert await node.hint.read() == Hint(1, "owner")
+    return node

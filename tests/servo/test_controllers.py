@@ -17,6 +17,7 @@ from arco.domains.orchestration import (
     CLAIMS,
     DISPATCH_OUTBOX,
     READY_TASKS,
+    STALE_ATTEMPT,
     TASKS,
     WORKSPACE,
     ActiveRunRow,
@@ -31,7 +32,7 @@ from arco.domains.orchestration import (
 )
 from arco.runtime import Workspace, init_workspace
 from arco.runtime._log import BOUND
-from arco.servo import STALE, EndRun, Reap, Servo, Watch, Watched, WorkerId, reconcile
+from arco.servo import EndRun, Reap, Servo, Watch, Watched, WorkerId, reconcile
 from arco.servo._controllers import CANCEL_GRACE, GRACE
 from arco.servo._loop import LISTENING, Controllers
 from arco.storage import MemoryStore
@@ -238,7 +239,7 @@ def test_inv_4_a_dispatch_has_one_name_however_often_it_is_asked_for() -> None:
         assert (row.dispatch_id, row.cloud_task_id, row.status) == (name, cloud_task_id("d", name), "CREATED")
         with pytest.raises(Conflict) as caught:
             await workspace.decide("activity", RequestDispatch(run_id, "n.a0000", 2, "outside"), actor="x")
-        assert caught.value.details["code"] == STALE
+        assert caught.value.details["code"] == STALE_ATTEMPT
 
     run_world(work, deployed=project(chain(1)))
 
@@ -490,7 +491,7 @@ def test_an_attempt_that_was_claimed_elsewhere_is_not_told_that_it_is_over() -> 
         await other.runtime.sleep(BOUND + 1)
         with pytest.raises(Conflict) as caught:
             await other.servo.work.beat_here(claimed.attempt_id)
-        assert caught.value.details["code"] == STALE
+        assert caught.value.details["code"] == STALE_ATTEMPT
 
     several(work)
 

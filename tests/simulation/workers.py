@@ -14,8 +14,8 @@ import msgspec
 
 from arco.assets import GatingAction
 from arco.core import ArcoError, Conflict, Invalid, Refused
-from arco.domains.orchestration import FinishTask, Outcome
-from arco.servo import STALE, Beat, Envelope, WorkerId, open_envelope
+from arco.domains.orchestration import STALE_ATTEMPT, FinishTask, Outcome
+from arco.servo import Beat, Envelope, WorkerId, open_envelope
 from tests.servo.world import result_of
 from tests.simulation.node import SCOPE
 from tests.simulation.peers import Plane
@@ -318,7 +318,7 @@ class SimWorker:
                 lambda plane: plane.servo.work.finish(told.result, life.id, slots),
             )
         except Conflict as error:
-            if error.details.get("code") != STALE:
+            if error.details.get("code") != STALE_ATTEMPT:
                 raise
             told.stale += 1
             self.world.probe.path("stale result refused")

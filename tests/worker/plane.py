@@ -8,13 +8,14 @@ from typing import Any
 
 from arco.assets import AssetDefinition, CheckDefinition, Dependency
 from arco.core import SECOND, Conflict, PartitionKey, Unavailable, new_ulid, partition_id, sha256_hex
-from arco.domains.orchestration.events import TaskFinished
+from arco.domains.orchestration import FinishTask
 from arco.runtime import AsyncRuntime
 from arco.sdk import pack_code
+from arco.servo import Beat
 from arco.servo._envelope import Envelope, InputPin, InputValue, OutputPlace, PinnedFile, data_location, sign_envelope
 from arco.servo._tokens import callback_token
 from arco.storage import LocalStore, RequestCounts, Role, RoleStore, Scope
-from arco.worker import HeartbeatAnswer, Worker, WorkerOptions, read_log
+from arco.worker import Worker, WorkerOptions, read_log
 
 SECRET = bytes(range(32))
 TENANT, WORKSPACE = "acme", "prod"
@@ -26,7 +27,7 @@ class Plane:
 
     def __init__(self) -> None:
         self.ready: list[bytes] = []
-        self.results: list[TaskFinished] = []
+        self.results: list[FinishTask] = []
         self.claims: list[int] = []
         self.sessions: list[tuple[str, str]] = []
         self.beats: list[str] = []
@@ -53,12 +54,12 @@ class Plane:
             await asyncio.sleep(0.002)
         return self._pop(slots)
 
-    async def heartbeat(self, envelope: Envelope) -> HeartbeatAnswer:
+    async def heartbeat(self, envelope: Envelope) -> Beat:
         self.beats.append(envelope.attempt_id)
         self._check(envelope)
-        return HeartbeatAnswer(envelope.attempt_id in self.cancelled, "somebody wanted it")
+        return Beat(envelope.attempt_id in self.cancelled, "somebody wanted it")
 
-    async def finish(self, envelope: Envelope, result: TaskFinished, claim: int) -> list[bytes]:
+    async def finish(self, envelope: Envelope, result: FinishTask, claim: int) -> list[bytes]:
         if self.refusals:
             raise self.refusals.pop(0)
         self._check(envelope)
@@ -174,7 +175,7 @@ class World:
 
     async def run(
         self, *envelopes: Envelope, environment: Mapping[str, str] | None = None, **fields: Any
-    ) -> list[TaskFinished]:
+    ) -> list[FinishTask]:
         """The results of envelopes, in their order, by one worker that then stops."""
         self.plane.add(*envelopes)
         worker = self.worker(environment, **fields)
@@ -186,7 +187,7 @@ class World:
         by_attempt = {result.attempt_id: result for result in self.plane.results}
         return [by_attempt[envelope.attempt_id] for envelope in envelopes]
 
-    def run_one(self, envelope: Envelope, **fields: Any) -> TaskFinished:
+    def run_one(self, envelope: Envelope, **fields: Any) -> FinishTask:
         return asyncio.run(self.run(envelope, **fields))[0]
 
     def log_of(self, envelope: Envelope) -> str:
@@ -206,7 +207,7 @@ def reads(parameter: str, key: str) -> Dependency:
     return Dependency(key, parameter)
 
 
-def input_of(world: World, parameter: str, result: TaskFinished, *, key: str = "") -> InputValue:
+def input_of(world: World, parameter: str, result: FinishTask, *, key: str = "") -> InputValue:
     """What a task wrote as the input of another one."""
     output = next(o for o in result.outputs if not key or o.asset_key == key)
     files = tuple(PinnedFile(file.path, file.row_count, file.size_bytes) for file in output.files)

@@ -8,7 +8,7 @@ import pytest
 
 from arco.assets import Retries, SchemaColumn, SecretRef
 from arco.core import SECOND
-from arco.domains.orchestration.events import FailureCategory, Outcome, TaskFailure, TaskFinished
+from arco.domains.orchestration import FailureCategory, FinishTask, Outcome, TaskFailure
 from arco.servo._envelope import Envelope, sign_envelope
 from arco.worker import read_log
 from arco.worker._logs import LIMIT, TAIL
@@ -118,7 +118,7 @@ def world(tmp_path: Path) -> World:
     return World(tmp_path, SOURCE, files=LATE)
 
 
-def run_then_fine(world: World, envelope: Envelope, **fields: Any) -> TaskFinished:
+def run_then_fine(world: World, envelope: Envelope, **fields: Any) -> FinishTask:
     """A bad task between two good ones in the same slot."""
     fine = world.envelope("fine")
     _, bad, good = asyncio.run(world.run(world.envelope("fine"), envelope, fine, slots=1, **fields))
@@ -127,7 +127,7 @@ def run_then_fine(world: World, envelope: Envelope, **fields: Any) -> TaskFinish
     return bad
 
 
-def failure_of(result: TaskFinished) -> TaskFailure:
+def failure_of(result: FinishTask) -> TaskFailure:
     assert result.outcome is Outcome.FAILED
     assert result.failure is not None
     assert result.outputs == ()

@@ -10,7 +10,7 @@ import pytest
 
 from arco.assets import AssetKind, GatingAction, GatingPolicy, Severity
 from arco.core import Invalid, Unavailable
-from arco.domains.orchestration.events import FailureCategory, Outcome, TaskFinished
+from arco.domains.orchestration import FailureCategory, FinishTask, Outcome
 from arco.servo._envelope import Envelope, inputs_fingerprint
 from arco.worker._outcome import check_id
 from tests.worker.plane import World, check_of, definition, input_of, reads
@@ -71,7 +71,7 @@ CHAIN = """
 def test_what_a_task_returns_reaches_the_next_one(tmp_path: Path) -> None:
     world = World(tmp_path, CHAIN)
 
-    def run(name: str, parameter: str = "", before: TaskFinished | None = None) -> TaskFinished:
+    def run(name: str, parameter: str = "", before: FinishTask | None = None) -> FinishTask:
         inputs = (input_of(world, parameter, before),) if before is not None else ()
         made = definition(name, dependencies=(reads(parameter, f"n.{parameter}"),) if parameter else ())
         result = world.run_one(world.envelope(definitions=(made,), inputs=inputs))

@@ -12,10 +12,9 @@ import httpx
 import msgspec
 
 from arco.api._internal import HEARTBEAT, Covered, SyncCompact, unpack_frames
-from arco.api._work import CALLBACK, RELAYED
 from arco.core import ArcoError, Invalid, OutcomeUnknown, Runtime, ServiceIdentity, Unauthenticated, Unavailable
 from arco.log import Command, Place, Receipt, is_http, parse_position
-from arco.servo import Beat
+from arco.servo import CALLBACK, RELAYED, Beat
 from arco.wire import unpack_error
 
 __all__ = ["HttpPeers"]

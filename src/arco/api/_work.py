@@ -10,8 +10,6 @@ Every call carries the service identity of the deployment; one that speaks of an
 token as well. Both are checked before anything is read.
 """
 
-from typing import Annotated, Final
-
 import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
@@ -20,44 +18,11 @@ from starlette.routing import Route
 from arco.api._host import Host
 from arco.api._internal import BASE, Admit, answering, decode_body
 from arco.core import Invalid, NotFound
-from arco.domains.orchestration import FinishTask
 from arco.runtime import Workspace
-from arco.servo import Servo, WorkerId
+from arco.servo import CALLBACK, RELAYED, Claimed, Claims, Result, Servo, Session
 from arco.storage import ObjectMissing, Role
 
-__all__ = ["CALLBACK", "RELAYED", "Claimed", "Claims", "Result", "Session", "work_routes"]
-
-CALLBACK: Final = "arco-callback"
-"""The header with the token of the attempt."""
-
-RELAYED: Final = "arco-relayed"
-"""Set by a process that passes a sign of life on to the one that leads the log."""
-
-Name = Annotated[str, msgspec.Meta(min_length=1, max_length=200, pattern=r"^[\x21-\x7e]+$")]
-
-
-class Session(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    worker: Name
-    session: Name
-
-    @property
-    def id(self) -> WorkerId:
-        return WorkerId(self.worker, self.session)
-
-
-class Claims(Session, frozen=True, forbid_unknown_fields=True):
-    slots: Annotated[int, msgspec.Meta(ge=1, le=1000)]
-    wait_seconds: Annotated[float, msgspec.Meta(ge=0, le=60)] = 0.0
-
-
-class Result(Session, frozen=True, forbid_unknown_fields=True):
-    result: FinishTask
-    slots: Annotated[int, msgspec.Meta(ge=0, le=1000)] = 0
-    """Tasks to claim with the answer."""
-
-
-class Claimed(msgspec.Struct, frozen=True):
-    envelopes: tuple[str, ...]
+__all__ = ["work_routes"]
 
 
 def work_routes(admitted: Admit, host: Host) -> list[Route]:

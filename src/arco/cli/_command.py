@@ -79,9 +79,9 @@ def changes(app: typer.Typer, name: str | None = None) -> Callable[[Body[P]], Bo
     return _registering(app, name, [_request, _server, _common], writes=True)
 
 
-def listens(app: typer.Typer, name: str | None = None) -> Callable[[Body[P]], Body[P]]:
-    """Register a coroutine as a command that is a server itself."""
-    return _registering(app, name, [_listening, _common])
+def listens(app: typer.Typer, name: str | None = None, *, public: bool = True) -> Callable[[Body[P]], Body[P]]:
+    """Register a coroutine as a command that is a server itself; `public` if other machines may reach it."""
+    return _registering(app, name, [_listening, *([_reached] if public else []), _common])
 
 
 def _registering(
@@ -101,7 +101,10 @@ def _server(url: UrlOption = None) -> None:
 def _request(request_key: RequestKeyOption = None) -> None: ...
 
 
-def _listening(listen: ListenOption = None, public_url: PublicUrlOption = None) -> None: ...
+def _listening(listen: ListenOption = None) -> None: ...
+
+
+def _reached(public_url: PublicUrlOption = None) -> None: ...
 
 
 def _common(

@@ -7,7 +7,6 @@ from typing import Annotated
 
 import typer
 
-from arco.assets import Project
 from arco.cli._check import ReadProject, problem_lines, read_project
 from arco.cli._command import Session, listens
 from arco.cli._deploy import current_deployment, deploy_project, diff_lines
@@ -15,8 +14,8 @@ from arco.cli._open import open_base
 from arco.cli._options import FolderArgument
 from arco.cli._output import dump, say
 from arco.cli._stack import Stack, running_stack
-from arco.client import AsyncClient
-from arco.core import ArcoError, NotFound
+from arco.client import AsyncClient, is_loopback
+from arco.core import ArcoError, Invalid, NotFound
 from arco.runtime import init_workspace, read_incarnation
 from arco.wire import Deployed
 
@@ -28,7 +27,7 @@ LOOK_SECONDS = 0.5
 """How often the files of the project are looked at. They are on this machine, and nobody tells when they change."""
 
 
-@listens(app)
+@listens(app, public=False)
 async def dev(
     session: Session,
     folder: FolderArgument = None,
@@ -39,10 +38,14 @@ async def dev(
 
     Creates the workspace if there is none. What runs keeps the code it began with, whatever changes meanwhile.
     """
-    place = folder or session.project.folder
+    place, listen = folder or session.project.folder, session.project.loaded.settings.listen
+    if not is_loopback(f"http://{listen}"):
+        raise Invalid(
+            f"arco dev serves this machine only, not {listen}; for others there are `arco serve` and `arco worker`"
+        )
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, _interrupt)
     await _ensure_workspace(session)
-    async with running_stack(session, slots=slots, listen=session.project.loaded.settings.listen) as stack:
+    async with running_stack(session, slots=slots, listen=listen) as stack:
         _welcome(session, stack, place, slots)
         seen: dict[Path, tuple[int, int]] = {}
         while True:
@@ -104,7 +107,7 @@ async def _deploy(session: Session, client: AsyncClient, place: Path) -> None:
         if read.problems:
             _show_problems(session, read)
             return
-        if read.project == Project(()) or not read.project.assets:
+        if not read.project.assets:
             session.output.warn(f"there are no assets in {place} yet; decorate a function with @asset from arco")
             return
         current = await current_deployment(client)

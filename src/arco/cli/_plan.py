@@ -18,12 +18,9 @@ from arco.cli._run_text import shown_partition, shown_reason, shown_seconds
 from arco.cli._specs import parse_pairs
 from arco.wire import PlanInfo, PlannedTaskInfo, RunRequestBody, SkipInfo
 
-__all__ = ["CANNOT_RUN", "ForceOption", "app", "plan_parts"]
+__all__ = ["ForceOption", "app", "plan_parts"]
 
 app = typer.Typer()
-
-CANNOT_RUN = "cannot run"
-"""How the reason of a skip begins, if something has to be done first."""
 
 TOGETHER = 4
 """Partitions of one unit, with the same reason, from which on they share a line."""
@@ -76,10 +73,11 @@ def _head(plan: PlanInfo) -> Text:
     else:
         tasks = "1 task" if plan.task_count == 1 else f"{plan.task_count:,} tasks"
         stages = "1 stage" if plan.stage_count == 1 else f"{plan.stage_count:,} stages"
-        known = [task for task in plan.tasks if task.estimated_seconds is not None]
         about = f", at least {shown_seconds(plan.estimated_seconds)}" if plan.estimated_seconds is not None else ""
-        if about and len(known) < len(plan.tasks):
-            about += f" ({len(plan.tasks) - len(known):,} never ran before)"
+        if plan.work_seconds is not None and plan.work_seconds != plan.estimated_seconds:
+            about += f" and {shown_seconds(plan.work_seconds)} of work"
+        if about and plan.unknown_count:
+            about += f" ({plan.unknown_count:,} never ran before)"
         head = f"{tasks} in {stages}{about}."
     return Text.assemble((head, "bold"), "\n", (f"  {plan.plan_id} · {plan.code_version}", "dim"))
 
@@ -120,10 +118,10 @@ def _range(first: str, last: str) -> str:
 
 def _skip_rows(skips: Iterable[SkipInfo], full: bool) -> Iterator[list[object]]:
     """What is not run. Reasons name single versions, so it is their kind that tells what belongs together."""
-    for (asset, kind), found in groupby(skips, lambda skip: (skip.asset_key, skip.reason.partition(":")[0])):
+    for (asset, kind), found in groupby(skips, lambda skip: (skip.asset_key, skip.kind)):
         group = list(found)
         texts = [shown_partition(skip.partition_key) for skip in group]
-        if full or len(group) < TOGETHER or kind == CANNOT_RUN:
+        if full or len(group) < TOGETHER or kind == "cannot_run":
             yield from ([asset, text or None, skip.reason] for text, skip in zip(texts, group, strict=True))
         else:
-            yield [asset, f"{_range(texts[0], texts[-1])} x {len(group):,}", kind]
+            yield [asset, f"{_range(texts[0], texts[-1])} x {len(group):,}", kind.replace("_", " ")]

@@ -11,7 +11,7 @@ from arco.cli._answers import document_of
 from arco.cli._command import Session, changes
 from arco.cli._connect import connect, find_server
 from arco.cli._options import PartitionsOption, SelectionArgument, TagsOption, WatchOption
-from arco.cli._plan import CANNOT_RUN, ForceOption, plan_parts
+from arco.cli._plan import ForceOption, plan_parts
 from arco.cli._specs import parse_duration, parse_pairs
 from arco.cli._stack import running_stack
 from arco.cli._watch import follow_run, started, wants_watching
@@ -87,7 +87,7 @@ def _nothing(session: Session, answer: RunTriggeredAnswer, plan: PlanInfo, selec
     """There was nothing to do, or nothing that can be done; the plan tells which."""
     document = {**document_of(answer), "skips": [document_of(skip) for skip in plan.skips]}
     session.output.emit(document, *plan_parts(session.output.people, plan, selection))
-    cannot = any(skip.reason.startswith(CANNOT_RUN) for skip in plan.skips)
+    cannot = any(skip.kind == "cannot_run" for skip in plan.skips)
     return Refused.exit_code if cannot else None
 
 

@@ -31,7 +31,6 @@ class Stack:
 
     url: str
     client: AsyncClient
-    worker: "WorkerProcess"
 
 
 class WorkerProcess:
@@ -134,6 +133,6 @@ async def running_stack(session: Session, *, slots: int = 4, listen: str = "127.
         async with AsyncClient(url, timeout=TIMEOUT_SECONDS, runtime=session.runtime) as client:
             await worker.start()
             try:
-                yield Stack(url, client, worker)
+                yield Stack(url, client)
             finally:
                 await worker.stop()

@@ -3,7 +3,9 @@
 definitions -> deploy -> plan -> trigger -> (claim, beats, result)* by workers; controllers act when time passes
 """
 
-from arco.servo._catalog import (
+from arco.servo._controllers import EndRun, Reap, Reconciled, Watch, Watched, reconcile
+from arco.servo._deploy import Deployed, DeployPlan, deploy, find_deployed, prepare_deploy, project_of_deployment
+from arco.servo._deployed import (
     asset_detail,
     dynamic_partitions,
     find_code_version,
@@ -11,20 +13,22 @@ from arco.servo._catalog import (
     list_deployments,
     list_partitions,
 )
-from arco.servo._controllers import EndRun, Reap, Reconciled, Watch, Watched, reconcile
-from arco.servo._deploy import Deployed, DeployPlan, deploy, find_deployed, prepare_deploy, project_of_deployment
 from arco.servo._envelope import Envelope, open_envelope, sign_envelope
+from arco.servo._protocol import CALLBACK, RELAYED, Beat, Claimed, Claims, Result, Session
 from arco.servo._queue import EmbeddedQueue, WorkerId
 from arco.servo._reading import explain_run, list_runs, list_tasks, plan_info, run_detail, task_detail
 from arco.servo._request import Mode, RunRequest, request_fingerprint
 from arco.servo._runs import Asked, Planned, Runs, Triggered, trigger_fingerprint
 from arco.servo._servo import Servo
-from arco.servo._work import STALE, Beat, Relay, Work
+from arco.servo._work import Relay, Work
 
 __all__ = [
-    "STALE",
+    "CALLBACK",
+    "RELAYED",
     "Asked",
     "Beat",
+    "Claimed",
+    "Claims",
     "DeployPlan",
     "Deployed",
     "EmbeddedQueue",
@@ -35,9 +39,11 @@ __all__ = [
     "Reap",
     "Reconciled",
     "Relay",
+    "Result",
     "RunRequest",
     "Runs",
     "Servo",
+    "Session",
     "Triggered",
     "Watch",
     "Watched",

@@ -1,6 +1,6 @@
 """Reading runs, tasks and plans for people: what there is, where it stands, and why."""
 
-from typing import Final
+from typing import Final, Literal
 
 from arco.catalog import check_limit, decode_cursor, encode_cursor, position_of_view
 from arco.core import NotFound, format_time, shown
@@ -20,10 +20,13 @@ from arco.domains.orchestration import (
     RunListRow,
     RunRow,
     RunState,
+    Skip,
     TaskRow,
     TaskState,
     attempt_key,
 )
+from arco.servo._estimates import estimate_plan
+from arco.servo._reasons import SkipKind, skip_kind
 from arco.state import Replica, Snapshot
 from arco.wire import (
     AttemptInfo,
@@ -48,6 +51,12 @@ MAX_LISTED: Final = 1_000
 """Tasks and skips of a plan that an answer lists."""
 
 MAX_SENTENCES: Final = 20
+
+_KINDS: Final[dict[SkipKind, Literal["up_to_date", "external", "cannot_run"]]] = {
+    SkipKind.UP_TO_DATE: "up_to_date",
+    SkipKind.EXTERNAL: "external",
+    SkipKind.CANNOT_RUN: "cannot_run",
+}
 
 
 async def list_runs(
@@ -234,6 +243,8 @@ def _time(moment: int | None) -> str | None:
 
 def plan_info(plan: Plan, plan_id: str) -> PlanInfo:
     """A plan as people read it."""
+    estimate = estimate_plan(plan)
+    known = estimate.unknown_count < len(plan.tasks)
     return PlanInfo(
         plan_id=plan_id,
         code_version=plan.code_version,
@@ -241,7 +252,9 @@ def plan_info(plan: Plan, plan_id: str) -> PlanInfo:
         activity_position=plan.activity_position,
         task_count=len(plan.tasks),
         stage_count=max((task.stage for task in plan.tasks), default=-1) + 1,
-        estimated_seconds=_longest(plan),
+        estimated_seconds=estimate.shortest_seconds if known else None,
+        work_seconds=estimate.work_seconds if known else None,
+        unknown_count=estimate.unknown_count,
         tasks=[
             PlannedTaskInfo(
                 task_key=task.task_key,
@@ -255,23 +268,18 @@ def plan_info(plan: Plan, plan_id: str) -> PlanInfo:
             )
             for task in plan.tasks[:MAX_LISTED]
         ],
-        skips=[
-            SkipInfo(asset_key=skip.asset_key, partition_key=skip.partition_key, reason=skip.reason)
-            for skip in plan.skips[:MAX_LISTED]
-        ],
+        skips=[_skip(skip) for skip in plan.skips[:MAX_LISTED]],
         truncated=max(len(plan.tasks), len(plan.skips)) > MAX_LISTED,
     )
 
 
-def _longest(plan: Plan) -> float | None:
-    """Seconds of the longest chain of tasks, as far as their durations are known."""
-    ends: dict[str, float] = {}
-    known = False
-    for task in plan.tasks:
-        known = known or task.estimated_seconds is not None
-        before = max((ends.get(key, 0.0) for key in task.upstream), default=0.0)
-        ends[task.task_key] = before + (task.estimated_seconds or 0.0)
-    return round(max(ends.values(), default=0.0), 3) if known else None
+def _skip(skip: Skip) -> SkipInfo:
+    return SkipInfo(
+        kind=_KINDS[skip_kind(skip)],
+        asset_key=skip.asset_key,
+        partition_key=skip.partition_key,
+        reason=skip.reason,
+    )
 
 
 async def explain_run(view: View, run_id: str) -> RunExplanation:

@@ -7,9 +7,7 @@ passed on there.
 """
 
 from collections.abc import Awaitable
-from typing import Final, Protocol
-
-import msgspec
+from typing import Protocol
 
 from arco.assets import Project
 from arco.core import ArcoError, Conflict, Future, NotFound
@@ -17,6 +15,7 @@ from arco.domains.access import read_settings
 from arco.domains.orchestration import (
     CLAIMS,
     RUNS,
+    STALE_ATTEMPT,
     WORKSPACE,
     ClaimRow,
     FinishTask,
@@ -27,24 +26,15 @@ from arco.domains.orchestration import (
 )
 from arco.log import Place, Receipt
 from arco.runtime import OpenLog, Workspace
-from arco.servo._catalog import find_code_version
 from arco.servo._controllers import Watch
+from arco.servo._deployed import find_code_version
 from arco.servo._envelope import sign_envelope
 from arco.servo._handout import make_envelope
 from arco.servo._planning import Projects
+from arco.servo._protocol import Beat
 from arco.servo._queue import EmbeddedQueue, WorkerId
 
-__all__ = ["STALE", "Beat", "Relay", "Work"]
-
-STALE: Final = "stale_attempt"
-"""What the details of a `Conflict` say of an attempt that is over, or was never claimed."""
-
-
-class Beat(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The answer to a sign of life."""
-
-    cancel: bool = False
-    reason: str = ""
+__all__ = ["Relay", "Work"]
 
 
 class Relay(Protocol):
@@ -119,7 +109,7 @@ class Work:
             await log.current()  # it may have been claimed elsewhere a moment ago, and would be stopped for nothing
             claim = await log.replica.get(CLAIMS, WORKSPACE, attempt_id)
         if claim is None:
-            raise Conflict(f"the attempt {attempt_id} is over or was never claimed; stop it", code=STALE)
+            raise Conflict(f"the attempt {attempt_id} is over or was never claimed; stop it", code=STALE_ATTEMPT)
         self._watch.note(attempt_id, self._workspace.runtime.boottime())
         run: RunRow | None = await log.replica.get(RUNS, claim.run_id, claim.run_id)
         if run is not None and run.state == RunState.CANCELLING:

@@ -208,6 +208,8 @@ class PlannedTaskInfo(Answer):
 
 
 class SkipInfo(Answer):
+    kind: Literal["up_to_date", "external", "cannot_run"]
+    """Why in a word: nothing to do, somebody else makes it, or something has to be done first."""
     asset_key: str
     partition_key: str
     reason: str
@@ -225,6 +227,10 @@ class PlanInfo(Answer):
     """Tasks of one stage do not depend on each other."""
     estimated_seconds: float | None
     """The longest chain, as far as history tells; null if nothing of it ever ran."""
+    work_seconds: float | None
+    """All tasks one after the other, as far as history tells; null if nothing of it ever ran."""
+    unknown_count: int
+    """Tasks that never ran; they count as nothing in both."""
     tasks: list[PlannedTaskInfo]
     skips: list[SkipInfo]
     truncated: bool

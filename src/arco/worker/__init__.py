@@ -10,16 +10,15 @@ Names are loaded when they are asked for: a driver starts without what only the 
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from arco.worker._control import ControlPlane, HeartbeatAnswer
+    from arco.worker._control import ControlPlane
     from arco.worker._http import HttpControlPlane
     from arco.worker._logs import LogWriter, read_log
     from arco.worker._worker import Worker, WorkerOptions
 
-__all__ = ["ControlPlane", "HeartbeatAnswer", "HttpControlPlane", "LogWriter", "Worker", "WorkerOptions", "read_log"]
+__all__ = ["ControlPlane", "HttpControlPlane", "LogWriter", "Worker", "WorkerOptions", "read_log"]
 
 _PLACES = {
     "ControlPlane": "_control",
-    "HeartbeatAnswer": "_control",
     "HttpControlPlane": "_http",
     "LogWriter": "_logs",
     "Worker": "_worker",

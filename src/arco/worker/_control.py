@@ -5,21 +5,13 @@ Every call may raise `Unavailable` (try again) and `Conflict` with `code="stale_
 over for this worker: forget it). Whatever is told may be told again.
 """
 
-from typing import Final, NamedTuple, Protocol
+from typing import Protocol
 
 from arco.core import Conflict
-from arco.domains.orchestration.events import TaskFinished
-from arco.servo._envelope import Envelope
+from arco.domains.orchestration import STALE_ATTEMPT, FinishTask
+from arco.servo import Beat, Envelope
 
-__all__ = ["STALE", "ControlPlane", "HeartbeatAnswer", "is_stale"]
-
-STALE: Final = "stale_attempt"
-
-
-class HeartbeatAnswer(NamedTuple):
-    cancel: bool = False
-    """The attempt shall end."""
-    reason: str = ""
+__all__ = ["ControlPlane", "is_stale"]
 
 
 class ControlPlane(Protocol):
@@ -31,11 +23,11 @@ class ControlPlane(Protocol):
         """Signed envelopes of up to so many tasks; empty if none is ready within so many seconds."""
         ...
 
-    async def heartbeat(self, envelope: Envelope) -> HeartbeatAnswer:
+    async def heartbeat(self, envelope: Envelope) -> Beat:
         """An attempt is alive."""
         ...
 
-    async def finish(self, envelope: Envelope, result: TaskFinished, claim: int) -> list[bytes]:
+    async def finish(self, envelope: Envelope, result: FinishTask, claim: int) -> list[bytes]:
         """An attempt has ended; envelopes of up to `claim` tasks that are ready then."""
         ...
 
@@ -45,4 +37,4 @@ class ControlPlane(Protocol):
 
 
 def is_stale(error: Conflict) -> bool:
-    return error.details.get("code") == STALE
+    return error.details.get("code") == STALE_ATTEMPT

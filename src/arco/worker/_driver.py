@@ -109,7 +109,7 @@ class Driver:
         surroundings, executor = Surroundings(setup.folder), PythonExecutor(setup)
         try:
             executor.unpack()
-        except BaseException as error:  # noqa: BLE001
+        except BaseException as error:  # noqa: BLE001 - the worker must hear of whatever went wrong
             self._channel.send(Ready(error=_text_of(error)))
             os._exit(1)
         surroundings.remember()
@@ -284,6 +284,6 @@ def _traceback(error: BaseException, folder: str) -> str:
         place = place.tb_next
     try:
         text = "".join(traceback.format_exception(type(error), error, place or error.__traceback__))
-    except Exception:  # noqa: BLE001
+    except Exception:  # noqa: BLE001 - formatting it runs users' code too
         text = type(error).__name__
     return text.replace(f"{folder}/", "") if folder else text

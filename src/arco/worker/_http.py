@@ -11,27 +11,16 @@ import httpx
 import msgspec
 
 from arco.core import ArcoError, Runtime, ServiceIdentity, Unauthenticated, Unavailable
-from arco.domains.orchestration.events import TaskFinished
+from arco.domains.orchestration import FinishTask
 from arco.log import Place
-from arco.servo._envelope import Envelope
+from arco.servo import CALLBACK, Beat, Claimed, Claims, Envelope, Result, Session
 from arco.wire import unpack_error
-from arco.worker._control import HeartbeatAnswer
 
 __all__ = ["HttpControlPlane"]
 
 CONNECT: Final = 2.0
 ANSWER: Final = 30.0
 CODE_SECONDS: Final = 300.0
-CALLBACK: Final = "arco-callback"
-
-
-class _Claimed(msgspec.Struct, frozen=True):
-    envelopes: tuple[str, ...] = ()
-
-
-class _Beat(msgspec.Struct, frozen=True):
-    cancel: bool = False
-    reason: str = ""
 
 
 class HttpControlPlane:
@@ -63,20 +52,19 @@ class HttpControlPlane:
 
     async def open_session(self, worker: str, session: str) -> None:
         self._worker, self._session = worker, session
-        await self._call("POST", "/work/sessions", {"worker": worker, "session": session}, ANSWER)
+        await self._call("POST", "/work/sessions", Session(worker, session), ANSWER)
 
     async def claim(self, slots: int, wait_seconds: float) -> list[bytes]:
-        asked = {"worker": self._worker, "session": self._session, "slots": slots, "wait_seconds": wait_seconds}
+        asked = Claims(self._worker, self._session, slots, wait_seconds)
         return _envelopes(await self._call("POST", "/work/claims", asked, wait_seconds + ANSWER))
 
-    async def heartbeat(self, envelope: Envelope) -> HeartbeatAnswer:
+    async def heartbeat(self, envelope: Envelope) -> Beat:
         path = f"/work/attempts/{quote(envelope.attempt_id, safe='')}/beats"
-        beat = msgspec.json.decode(await self._call("POST", path, None, ANSWER, envelope.callback_token), type=_Beat)
-        return HeartbeatAnswer(beat.cancel, beat.reason)
+        return msgspec.json.decode(await self._call("POST", path, None, ANSWER, envelope.callback_token), type=Beat)
 
-    async def finish(self, envelope: Envelope, result: TaskFinished, claim: int) -> list[bytes]:
+    async def finish(self, envelope: Envelope, result: FinishTask, claim: int) -> list[bytes]:
         path = f"/work/attempts/{quote(envelope.attempt_id, safe='')}/result"
-        told = {"worker": self._worker, "session": self._session, "result": result, "slots": claim}
+        told = Result(self._worker, self._session, result, claim)
         return _envelopes(await self._call("POST", path, told, ANSWER, envelope.callback_token, envelope.traceparent))
 
     async def code(self, sha256: str) -> bytes:
@@ -119,4 +107,4 @@ class HttpControlPlane:
 
 
 def _envelopes(body: bytes) -> list[bytes]:
-    return [envelope.encode() for envelope in msgspec.json.decode(body, type=_Claimed).envelopes]
+    return [envelope.encode() for envelope in msgspec.json.decode(body, type=Claimed).envelopes]

@@ -1,4 +1,4 @@
-"""From what a driver reports to the one fact that ends an attempt: `TaskFinished`, with everything in it.
+"""From what a driver reports to the one command that ends an attempt: `FinishTask`, with everything in it.
 
 Pure: times are passed in and nothing is read. What the checks answered meets the asset's gating policy here. Three
 things stay apart: whether a check passed, how bad it is that it did not, and what is done about it.
@@ -19,7 +19,7 @@ from arco.domains.execution import (
     MaterializationFailed,
 )
 from arco.domains.lineage import EdgeRecord, LineageRecorded, PartitionRef
-from arco.domains.orchestration.events import Outcome, TaskFailure, TaskFinished, TaskLog
+from arco.domains.orchestration import FinishTask, Outcome, TaskFailure, TaskLog
 from arco.domains.quality.events import CheckExecuted, Gating
 from arco.servo._envelope import Envelope, InputValue, OutputPlace, inputs_fingerprint
 from arco.servo._failures import classify
@@ -89,7 +89,7 @@ def as_raised(error: ArcoError) -> RaisedError:
     return RaisedError(lineage, error.message)
 
 
-def failed(envelope: Envelope, error: RaisedError, times: Times, log: TaskLog | None, mask: Mask) -> TaskFinished:
+def failed(envelope: Envelope, error: RaisedError, times: Times, log: TaskLog | None, mask: Mask) -> FinishTask:
     """The end of an attempt by an error."""
     retries = envelope.definitions[0].retries if envelope.definitions else Retries()
     failure = classify(
@@ -103,14 +103,14 @@ def failed(envelope: Envelope, error: RaisedError, times: Times, log: TaskLog | 
     return _end(envelope, Outcome.FAILED, times, log, failure)
 
 
-def lost(envelope: Envelope, error: DriverLost, times: Times, log: TaskLog | None, mask: Mask) -> TaskFinished:
+def lost(envelope: Envelope, error: DriverLost, times: Times, log: TaskLog | None, mask: Mask) -> FinishTask:
     """The end of an attempt whose process is gone: always worth another one, whatever classes the retries name."""
     end = failed(envelope, as_raised(error), times, log, mask)
     failure = msgspec.structs.replace(end.failure, retryable=True) if end.failure else None
     return msgspec.structs.replace(end, failure=failure)
 
 
-def timed_out(envelope: Envelope, times: Times, log: TaskLog | None) -> TaskFinished:
+def timed_out(envelope: Envelope, times: Times, log: TaskLog | None) -> FinishTask:
     """The end of an attempt that took longer than it may. For retries it is a `TimeoutError`."""
     seconds = envelope.timeout_seconds or 0
     lineage = ("builtins.TimeoutError", "builtins.OSError", "builtins.Exception", "builtins.BaseException")
@@ -118,11 +118,11 @@ def timed_out(envelope: Envelope, times: Times, log: TaskLog | None) -> TaskFini
     return failed(envelope, RaisedError(lineage, message), times, log, Mask(()))
 
 
-def cancelled(envelope: Envelope, times: Times, log: TaskLog | None) -> TaskFinished:
+def cancelled(envelope: Envelope, times: Times, log: TaskLog | None) -> FinishTask:
     return _end(envelope, Outcome.CANCELLED, times, log)
 
 
-def finished(envelope: Envelope, report: Report, times: Times, log: TaskLog | None, mask: Mask) -> TaskFinished:
+def finished(envelope: Envelope, report: Report, times: Times, log: TaskLog | None, mask: Mask) -> FinishTask:
     """The end of an attempt whose function came to its end."""
     try:
         _check_complete(envelope, report)
@@ -141,7 +141,7 @@ def finished(envelope: Envelope, report: Report, times: Times, log: TaskLog | No
         end = failed(envelope, found, times, log, mask)
         failure = msgspec.structs.replace(end.failure, retryable=False) if end.failure else None
         return msgspec.structs.replace(end, failure=failure, checks=checks, gate=worst)
-    return TaskFinished(
+    return FinishTask(
         run_id=envelope.run_id,
         task_key=envelope.task_key,
         attempt=envelope.attempt,
@@ -160,7 +160,7 @@ def finished(envelope: Envelope, report: Report, times: Times, log: TaskLog | No
 
 def _end(
     envelope: Envelope, outcome: Outcome, times: Times, log: TaskLog | None, failure: TaskFailure | None = None
-) -> TaskFinished:
+) -> FinishTask:
     parts = (
         MaterializationFailed(
             place.asset_id,
@@ -175,7 +175,7 @@ def _end(
         for place in envelope.outputs
         if failure is not None
     )
-    return TaskFinished(
+    return FinishTask(
         run_id=envelope.run_id,
         task_key=envelope.task_key,
         attempt=envelope.attempt,

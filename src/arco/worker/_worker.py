@@ -21,7 +21,7 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from arco.core import ArcoError, Conflict, Invalid, Refused, Runtime, Unavailable, new_ulid
-from arco.domains.orchestration.events import TaskFinished, TaskLog
+from arco.domains.orchestration import FinishTask, TaskLog
 from arco.servo._envelope import Envelope, open_envelope
 from arco.storage import RequestCounts, Role, RoleStore, Scope, Store
 from arco.worker._attempt import Attempt, Ending
@@ -238,7 +238,7 @@ class Worker:
             self._taken = {known: expires for known, expires in self._taken.items() if expires > now}
         return envelope
 
-    async def _result(self, attempt: Attempt, driver: list[WarmDriver]) -> TaskFinished | None:
+    async def _result(self, attempt: Attempt, driver: list[WarmDriver]) -> FinishTask | None:
         """What became of it; None if nobody is to be told. The driver that was used is left in `driver`."""
         envelope = attempt.envelope
         mask = Mask(secret_values(envelope.definitions, self._environment))
@@ -293,7 +293,7 @@ class Worker:
                 if answer.cancel:
                     attempt.end(Ending.CANCELLED, answer.reason)
 
-    async def _deliver(self, attempt: Attempt, result: TaskFinished) -> list[bytes]:
+    async def _deliver(self, attempt: Attempt, result: FinishTask) -> list[bytes]:
         """Tell the result until it is taken. One that is refused is told as a failure instead, once."""
         envelope, backoff, replaced = attempt.envelope, FIRST_BACKOFF, False
         while not self._abandoning.is_set():
@@ -319,7 +319,7 @@ class Worker:
 
 def _outcome(
     attempt: Attempt, report: Report | DriverLost | RaisedError, times: Times, log: TaskLog | None, mask: Mask
-) -> TaskFinished | None:
+) -> FinishTask | None:
     """The result of an attempt by how it ended and why."""
     envelope, ending = attempt.envelope, attempt.ending
     if ending in (Ending.STALE, Ending.STOPPED):

@@ -8,6 +8,7 @@ from arco.domains.orchestration.check import (
 )
 from arco.domains.orchestration.commands import (
     MAX_PRIORITY,
+    STALE_ATTEMPT,
     CancelRun,
     ClaimTasks,
     ConfirmDispatch,
@@ -119,6 +120,7 @@ __all__ = [
     "RUN_KEYS",
     "RUN_LIST",
     "RUN_TRIGGERED",
+    "STALE_ATTEMPT",
     "TASKS",
     "TASK_CLAIMED",
     "TASK_FINISHED",

@@ -9,6 +9,7 @@ from arco.domains.orchestration.plan import Plan
 
 __all__ = [
     "MAX_PRIORITY",
+    "STALE_ATTEMPT",
     "CancelRun",
     "ClaimTasks",
     "ConfirmDispatch",
@@ -20,6 +21,9 @@ __all__ = [
 ]
 
 MAX_PRIORITY = 1_000_000
+
+STALE_ATTEMPT = "stale_attempt"
+"""What the details of a `Conflict` say of an attempt that is over, or was never claimed."""
 
 Id = Annotated[str, msgspec.Meta(min_length=1)]
 Some = Annotated[int, msgspec.Meta(ge=1)]

@@ -8,7 +8,14 @@ from collections import Counter
 from collections.abc import AsyncIterator
 
 from arco.core import Conflict, NotFound
-from arco.domains.orchestration.commands import ClaimTasks, ConfirmDispatch, ReapAttempt, ReapWorker, RequestDispatch
+from arco.domains.orchestration.commands import (
+    STALE_ATTEMPT,
+    ClaimTasks,
+    ConfirmDispatch,
+    ReapAttempt,
+    ReapWorker,
+    RequestDispatch,
+)
 from arco.domains.orchestration.derive import ready_row
 from arco.domains.orchestration.events import (
     ATTEMPT_REAPED,
@@ -114,7 +121,7 @@ async def request_dispatch(command: RequestDispatch, view: View, decision: Decis
         raise Conflict(
             f"the task {task.task_key} is {task.state} at attempt {task.attempt}, so attempt {command.attempt} cannot "
             "be dispatched; look at the task again",
-            code="stale_attempt",
+            code=STALE_ATTEMPT,
             attempt=task.attempt,
         )
     event = DispatchRequested(

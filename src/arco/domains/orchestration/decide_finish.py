@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from arco.assets import GatingAction
 from arco.core import Conflict, Invalid
 from arco.domains.execution import AssetObserved, MaterializationCompleted, MaterializationFailed
-from arco.domains.orchestration.commands import FinishTask
+from arco.domains.orchestration.commands import STALE_ATTEMPT, FinishTask
 from arco.domains.orchestration.decide_claims import known_task
 from arco.domains.orchestration.derive import BLOCKING_GATES, FINAL_GATES, RUNNING, attempt_state
 from arco.domains.orchestration.events import TASK_FINISHED, Outcome
@@ -44,7 +44,7 @@ def _stale(task: TaskRow, command: FinishTask) -> Conflict:
     return Conflict(
         f"attempt {command.attempt} ({command.attempt_id}) of the task {task.task_key} has ended or was given up; the "
         f"task is {task.state} at attempt {task.attempt}. Drop this result",
-        code="stale_attempt",
+        code=STALE_ATTEMPT,
         attempt=task.attempt,
         attempt_id=task.attempt_id,
         state=task.state,
