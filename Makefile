@@ -23,8 +23,8 @@ setup: $(VENV_READY) $(EMULATORS_READY) ## Install everything the other targets 
 demo: $(VENV_READY) ## Carry out the walk-through of the README
 	@$(BIN)/python examples/walkthrough.py
 
-test: $(VENV_READY) $(EMULATORS_READY) ## Run the tests, with branch coverage of at least 80 %
-	@$(BIN)/pytest -q --cov=arco --cov-branch --cov-fail-under=80 tests
+test: $(VENV_READY) $(EMULATORS_READY) ## Run the tests on all cores, with branch coverage of at least 80 %
+	@$(BIN)/pytest -q -n auto --maxprocesses 8 --dist worksteal --cov=arco --cov-branch --cov-fail-under=80 tests
 
 check: $(VENV_READY) ## Lint, format, types, layers, golden schemas
 	@$(BIN)/ruff check -q $(CODE)

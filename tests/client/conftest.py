@@ -106,7 +106,17 @@ def problem(status: int, kind: str, detail: str = "no", headers: dict[str, str] 
         "request_id": "r1",
         **more,
     }
-    return lambda request: httpx.Response(status, json=body, headers=headers)
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        return httpx.Response(status, json=body, headers=headers)
+
+    answer.__name__ = f"{status} {kind}"
+    return answer
+
+
+def described(step: Any) -> str:
+    """The same name of a step or of an error in every process."""
+    return str(getattr(step, "__name__", step))
 
 
 WRITTEN = {"operation_id": "01ARZ3NDEKTSV4RRFFQ69G5FAV", "position": "3145728", "replayed": False}

@@ -15,7 +15,7 @@ from arco.core import (
     parse_request_key,
 )
 from arco.wire import NamespaceCreate, QueryRequest
-from tests.client.conftest import NAMESPACE, WRITTEN, Script, Step, ok, problem
+from tests.client.conftest import NAMESPACE, WRITTEN, Script, Step, described, ok, problem
 
 CREATE = NamespaceCreate(name="sales")
 CREATED = ok({**WRITTEN, "namespace": NAMESPACE})
@@ -36,7 +36,7 @@ PASSING: list[Step] = [
 ]
 
 
-@pytest.mark.parametrize("failure", PASSING, ids=str)
+@pytest.mark.parametrize("failure", PASSING, ids=described)
 def test_a_read_is_tried_again_until_it_succeeds(server: Script, failure: Step) -> None:
     server.answers(failure, failure, ok(NAMESPACE))
     assert server.ask(lambda client: client.get_namespace("sales")).name == "sales"
@@ -44,7 +44,7 @@ def test_a_read_is_tried_again_until_it_succeeds(server: Script, failure: Step) 
     assert server.keys == [None] * 3
 
 
-@pytest.mark.parametrize("failure", PASSING, ids=str)
+@pytest.mark.parametrize("failure", PASSING, ids=described)
 def test_a_write_is_tried_again_under_the_same_key(server: Script, failure: Step) -> None:
     server.answers(failure, failure, CREATED)
     assert server.ask(lambda client: client.create_namespace(CREATE)).namespace.name == "sales"
@@ -90,7 +90,7 @@ def test_sql_is_a_read_and_carries_no_key(server: Script) -> None:
         (httpx.Response(301, headers={"Location": "http://evil.test"}), Invalid),
         (httpx.LocalProtocolError("bad header hunter2"), Invalid),
     ],
-    ids=str,
+    ids=described,
 )
 def test_what_no_waiting_mends_is_raised_at_once(server: Script, failure: Step, error: type[ArcoError]) -> None:
     server.answers(failure, CREATED)
@@ -133,7 +133,9 @@ def test_a_wait_nobody_understands_is_ours_to_choose(server: Script, text: str) 
 
 
 @pytest.mark.parametrize(
-    "lost", [httpx.ReadTimeout("slow"), httpx.ReadError("reset"), httpx.Response(504), httpx.Response(502)], ids=str
+    "lost",
+    [httpx.ReadTimeout("slow"), httpx.ReadError("reset"), httpx.Response(504), httpx.Response(502)],
+    ids=described,
 )
 def test_a_write_whose_answer_was_lost_may_have_happened_whatever_fails_later(server: Script, lost: Step) -> None:
     server.answers(lost, httpx.ConnectError("refused"))
@@ -143,7 +145,9 @@ def test_a_write_whose_answer_was_lost_may_have_happened_whatever_fails_later(se
     assert str(server.keys[0]) in raised.value.message
 
 
-@pytest.mark.parametrize("failure", [httpx.ConnectError("refused"), httpx.ConnectTimeout("slow"), UNAVAILABLE], ids=str)
+@pytest.mark.parametrize(
+    "failure", [httpx.ConnectError("refused"), httpx.ConnectTimeout("slow"), UNAVAILABLE], ids=described
+)
 def test_a_write_that_was_never_taken_did_not_happen(server: Script, failure: Step) -> None:
     server.answers(failure)
     with pytest.raises(Unavailable) as raised:

@@ -265,18 +265,28 @@ def test_a_driver_that_is_killed_fails_its_task_as_lost_and_the_next_runs(tmp_pa
 
 
 def test_a_worker_that_stops_lets_tasks_end_and_claims_no_more(tmp_path: Path) -> None:
+    begun, go = tmp_path / "begun", tmp_path / "go"
     world = World(
-        tmp_path, "import time\n@asset(namespace='n')\ndef a():\n    print('begun', flush=True); time.sleep(1)"
+        tmp_path,
+        f"""
+        import pathlib, time
+        @asset(namespace="n")
+        def a():
+            pathlib.Path({str(begun)!r}).touch()
+            while not pathlib.Path({str(go)!r}).exists():
+                time.sleep(0.01)
+        """,
     )
 
     async def scenario() -> None:
         one, two = world.envelope("a"), world.envelope("a")
         world.plane.add(one)
-        worker = world.worker(slots=1)
+        worker = world.worker(slots=1, stop_grace_seconds=600)
         running = asyncio.create_task(worker.run())
-        await world.until(lambda: bool(list((tmp_path / "store").rglob("logs/*/*/*"))))
+        await world.until(begun.exists)
         world.plane.add(two)
         worker.stop()
+        go.touch()
         await running
         assert [result.attempt_id for result in world.plane.results] == [one.attempt_id]
         assert len(world.plane.ready) == 1
