@@ -21,6 +21,9 @@ __all__ = ["ROW_GROUP_ROWS", "from_arrow", "newest", "read_parquet", "sort_rows"
 ROW_GROUP_ROWS = 8_192
 """Rows of one row group; rows are sorted by bucket, so loading a bucket reads few groups (docs/measurements.md)."""
 
+FEW_ROWS = 1_000
+"""Below it a codec's start for every column costs more than anything else: snappy has none, and is hardly larger."""
+
 
 def to_arrow(table: Table, groups: Iterable[tuple[str, Rows]]) -> pa.Table:
     """Rows (and tombstones) of a table, sorted by bucket, group and key."""
@@ -119,12 +122,13 @@ def _given(hint: Any) -> Any:
 
 def to_parquet(table: Table, data: pa.Table) -> bytes:
     sink = pa.BufferOutputStream()
+    large = data.num_rows >= FEW_ROWS
     indexed = [*dict.fromkeys(["_bucket", "_position", table.group, *table.key, *table.prune])]
     pq.write_table(
         data,
         sink,
-        compression="zstd",
-        compression_level=1,
+        compression="zstd" if large else "snappy",
+        compression_level=1 if large else None,
         row_group_size=ROW_GROUP_ROWS,
         write_statistics=indexed,
         use_dictionary=[name for name in table.columns if name not in table.key and _is_text(table, name)],
@@ -141,7 +145,8 @@ def _is_text(table: Table, name: str) -> bool:
 def read_parquet(table: Table, data: bytes, path: str) -> pa.Table:
     """All rows of a file or slice; columns added later come as nulls."""
     try:
-        found = pq.ParquetFile(pa.BufferReader(data), page_checksum_verification=True).read()
+        file = pq.ParquetFile(pa.BufferReader(data), page_checksum_verification=True)
+        found = file.read(use_threads=file.metadata.num_rows >= FEW_ROWS)
     except (pa.ArrowException, OSError) as error:
         raise Corrupt(f"{path} is not readable Parquet ({error}); run `arco doctor`", path=path) from error
     return conform(table, found)

@@ -5,7 +5,7 @@ go to objects of their own below `private/`, because a signed URL opens a whole 
 """
 
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping
 from functools import partial
 
 import pyarrow as pa
@@ -15,7 +15,7 @@ from arco.core import Runtime, Unavailable
 from arco.state._beside import work_on
 from arco.state._codec import to_arrow, to_parquet
 from arco.state._definition import Definition
-from arco.state._fold import Writes
+from arco.state._fold import Rows, Writes
 from arco.state._layout import Layout
 from arco.state._manifest import File, Layer
 from arco.state._table import Table
@@ -33,6 +33,9 @@ WHOLE_BYTES = 1 << 20
 """Files up to this size are read whole: one request and a checksum of everything. Larger ones also in parts."""
 
 ATTEMPTS = 8
+
+YIELD_SLICES = 3
+"""After so many slices of a delta whoever waits for the loop gets it."""
 
 
 class FileWriter:
@@ -53,11 +56,18 @@ class FileWriter:
         for private in (False, True):
             path = self.path("delta", private=private)
             tables = [definition.tables[name] for name in sorted(writes) if definition.tables[name].private == private]
-            rows = sum(len(found) for table in tables for found in writes[table.name].values())
-            encoded, files = await work_on(rows, partial(_encode_delta, tables, writes, path), self._runtime)
-            layers += [Layer(table.name, 0, str(first), str(last), (file,)) for table, file in files]
-            if files:
-                await self.put(path, encoded)
+            parts, offset = [DELTA_MAGIC], len(DELTA_MAGIC)
+            for table in tables:
+                if len(parts) % YIELD_SLICES == 0:
+                    await self._runtime.sleep(0)  # a slice takes a millisecond or two: others may go on meanwhile
+                rows = sum(map(len, writes[table.name].values()))
+                encode = partial(_encode_slice, table, writes[table.name], path, offset)
+                encoded, file = await work_on(rows, encode, self._runtime)
+                layers.append(Layer(table.name, 0, str(first), str(last), (file,)))
+                parts.append(encoded)
+                offset += len(encoded)
+            if tables:
+                await self.put(path, b"".join(parts))
         return layers
 
     async def files(self, table: Table, data: pa.Table, name: str) -> tuple[File, ...]:
@@ -84,15 +94,8 @@ class FileWriter:
             await self._runtime.sleep(self._runtime.uniform(0.5, 1.0) * min(0.02 * 2**attempt, 2.0))
 
 
-def _encode_delta(tables: Sequence[Table], writes: Writes, path: str) -> tuple[bytes, list[tuple[Table, File]]]:
-    """The slices of some tables as one object, with what the manifest says of each."""
-    parts, offset, files = [DELTA_MAGIC], len(DELTA_MAGIC), []
-    for table in tables:
-        encoded, file = _encode_file(table, to_arrow(table, writes[table.name].items()), path, offset)
-        files.append((table, file))
-        parts.append(encoded)
-        offset += len(encoded)
-    return b"".join(parts), files
+def _encode_slice(table: Table, groups: Mapping[str, Rows], path: str, offset: int) -> tuple[bytes, File]:
+    return _encode_file(table, to_arrow(table, groups.items()), path, offset)
 
 
 def _encode_file(table: Table, data: pa.Table, path: str, offset: int = 0) -> tuple[bytes, File]:

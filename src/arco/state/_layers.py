@@ -93,7 +93,10 @@ class LayerReader:
         parts, sources = [table.schema.empty_table()], 0
         for layer in layers:
             files = [file for file in layer.files if wanted is None or any(map(file.has_bucket, wanted))]
-            parts += [await self.read(table, file, wanted) for file in files]
+            for file in files:
+                parts.append(await self.read(table, file, wanted))
+                if self.runtime is not None:
+                    await self.runtime.sleep(0)  # small files of a local disk are read without a pause
             sources += bool(files)
 
         def combine() -> pa.Table:
