@@ -1,0 +1,7 @@
+"""What Arco knows of Spark: sessions, frames, audits, analysed plans, and the runner that compacts state on a cluster.
+
+Nothing else imports PySpark. It is an optional dependency (`pip install arco[spark]`), so modules here import it only
+inside functions, and a machine without it can still do everything that is not data.
+"""
+
+__all__: list[str] = []
