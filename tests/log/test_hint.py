@@ -3,7 +3,7 @@
 import pytest
 
 from arco.core import StoreRefused
-from arco.log import Hint, HintFile
+from arco.log import Hint, HintFile, OwnerHint
 from arco.storage import MemoryStore, StoreFailed
 from tests.doubles import FakeRuntime, FaultyStore, run
 
@@ -55,3 +55,18 @@ def test_a_hint_that_cannot_be_read_or_written_is_no_failure(error: Exception) -
         assert await hint.read() == Hint(2)
 
     run(scenario())
+
+
+def test_a_later_segment_is_later_news_than_a_hint_that_was_long_under_way() -> None:
+    async def go() -> None:
+        store, runtime = MemoryStore(), FakeRuntime()
+        newest = Hint()
+        owner = OwnerHint(store, "hint", runtime, lambda: newest)
+        await HintFile(store, "hint", runtime).write(Hint(7, "local:a"))
+        assert await owner.read() == Hint(7, "local:a")
+        newest = Hint(7, "local:b")
+        assert await owner.read() == Hint(7, "local:a")  # whoever found nobody there announced itself
+        newest = Hint(8, "local:b")
+        assert await owner.read() == Hint(8, "local:b")
+
+    run(go())

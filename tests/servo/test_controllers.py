@@ -32,7 +32,7 @@ from arco.domains.orchestration import (
 )
 from arco.runtime import Workspace, init_workspace
 from arco.runtime._log import BOUND
-from arco.servo import EndRun, Reap, Servo, Watch, Watched, WorkerId, reconcile
+from arco.servo import EmbeddedQueue, EndRun, Reap, Servo, Watch, Watched, WorkerId, reconcile
 from arco.servo._controllers import CANCEL_GRACE, GRACE
 from arco.servo._loop import LISTENING, Controllers
 from arco.storage import MemoryStore
@@ -333,10 +333,10 @@ def test_inv_7_controllers_and_the_queue_read_tables_and_never_the_ledger() -> N
             await world.finish((await world.claim())[0])
             (claimed,) = await world.claim()
         async with await Workspace.open(store, SCOPE, runtime, test_store=False, compact=False) as workspace:
-            servo = Servo(workspace, SECRET)
+            servo, queue = Servo(workspace, SECRET), EmbeddedQueue(workspace)
             store.calls.clear()
             _, due = await servo.controllers._reconciled()
-            ready, _ = await servo.work._queue._look(capacity=64)
+            ready, _ = await queue._look(capacity=64)
             assert due == pytest.approx(DEAD)
             assert ready
             assert set(servo.watch.attempts) == {claimed.attempt_id}
@@ -346,7 +346,7 @@ def test_inv_7_controllers_and_the_queue_read_tables_and_never_the_ledger() -> N
             await servo.controllers.step()  # the first one asks where the log ends
             store.calls.clear()
             await servo.controllers.step()
-            await servo.work._queue._look(capacity=64)
+            await queue._look(capacity=64)
             assert store.calls == []  # rows that were read are kept
 
     run(go())

@@ -5,6 +5,7 @@ import pytest
 from tests.simulation.linear import NameOp, is_linearizable
 from tests.simulation.mutants import MUTANTS, Mutant, try_mutant
 from tests.simulation.runner import run_many
+from tests.simulation.runs import run_runs
 from tests.simulation.runs_mutants import RUN_MUTANTS
 from tests.simulation.scenarios import SCENARIOS
 from tests.simulation.stage import run_scenario
@@ -33,12 +34,16 @@ def test_whole_runs_end_without_violation_and_alike_in_two_processes() -> None:
     assert outcome.probe.operations["attempts"] > 100
 
 
-FAILED_ONCE = {"an outdated owner's word stopped a newer program": 178}
+FAILED_ONCE = {
+    "an outdated owner's word stopped a newer program": (run_seed, 178),
+    "a hint that was long under way hid the owner from the signs of life": (run_runs, 751),
+}
 
 
 @pytest.mark.parametrize("name", FAILED_ONCE)
 def test_a_seed_that_failed_once_passes(name: str) -> None:
-    result = run_seed(FAILED_ONCE[name])
+    run, seed = FAILED_ONCE[name]
+    result = run(seed)
     assert not result.violation, result.violation
 
 

@@ -20,7 +20,7 @@ from arco.log._event import (
 from arco.log._fold import Draft, Fold
 from arco.log._follower import Follower
 from arco.log._gateway import Forwarder, Gateway, InProcessForwarder
-from arco.log._hint import Hint, HintFile, is_http
+from arco.log._hint import Hint, HintFile, OwnerHint, is_http
 from arco.log._owner import Owner
 from arco.log._reader import Unknown, check_segment, read_log
 from arco.log._registry import EventRegistry, EventType, Upcaster
@@ -69,6 +69,7 @@ __all__ = [
     "Link",
     "NewEvent",
     "Owner",
+    "OwnerHint",
     "Place",
     "Position",
     "Receipt",

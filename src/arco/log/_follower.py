@@ -10,6 +10,7 @@ from collections.abc import Sequence as Batch
 from arco.core import Corrupt, Future, Mutex, Outdated, Runtime, Superseded
 from arco.log._event import Position, position_of
 from arco.log._fold import Fold
+from arco.log._hint import Hint
 from arco.log._reader import Unknown, check_segment, read_log
 from arco.log._segment import Link, Place, Segment
 from arco.storage import Sequence, Tail
@@ -35,6 +36,7 @@ class Follower:
         """Nobody waits here any more: the process stops."""
         self.epoch = 0
         """Rises when the fold is set back: what was read from it meanwhile belongs to no single position."""
+        self._newest = Hint()
         self._sealed: int | None = None
         self._newer: str | None = None
 
@@ -52,6 +54,10 @@ class Follower:
     def sealed(self) -> bool:
         """The incarnation has ended: nothing will ever follow."""
         return self._sealed is not None
+
+    def newest(self) -> Hint:
+        """The newest segment that was folded here, and who appended it; empty before the first one."""
+        return self._newest
 
     def check_writable(self) -> None:
         """Raise `Outdated` or `Superseded` if this process may only read this log."""
@@ -139,6 +145,7 @@ class Follower:
         if batch:
             await self.fold.apply(batch)
         for segment, _ in batch:
+            self._newest = Hint(segment.header.number, segment.header.writer)
             if segment.header.seal:
                 self._sealed = segment.header.number
             for domain, version in segment.header.folds.items():

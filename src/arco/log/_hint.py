@@ -1,11 +1,13 @@
 """Hints: where to look first. Plain overwrites, at most one a second, never needed for correctness."""
 
+from collections.abc import Callable
+
 import msgspec
 
 from arco.core import Runtime, StoreRefused
 from arco.storage import Store, StoreError
 
-__all__ = ["Hint", "HintFile", "is_http"]
+__all__ = ["Hint", "HintFile", "OwnerHint", "is_http"]
 
 
 class Hint(msgspec.Struct, frozen=True):
@@ -43,3 +45,16 @@ class HintFile:
             await self._store.put(self._path, msgspec.json.encode(hint), only_if_absent=False)
         except (StoreError, StoreRefused):
             return  # advice: the next write says it again
+
+
+class OwnerHint(HintFile):
+    """The hint of a log. A later segment is later news: a hint that was long under way may overwrite a newer one."""
+
+    def __init__(self, store: Store, path: str, runtime: Runtime, newest: Callable[[], Hint]) -> None:
+        """`newest` tells the newest segment that is known here, and who appended it."""
+        super().__init__(store, path, runtime)
+        self._newest = newest
+
+    async def read(self) -> Hint:
+        hint, newest = await super().read(), self._newest()
+        return newest if newest.number > hint.number else hint

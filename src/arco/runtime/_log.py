@@ -14,7 +14,7 @@ from contextlib import aclosing, suppress
 from typing import TYPE_CHECKING, TypeVar
 
 from arco.core import ArcoError, LostObject, Outdated, Stale, Superseded, Task
-from arco.log import Admission, Blobs, Follower, Forwarder, Gateway, Hint, HintFile, SegmentStream, is_http
+from arco.log import Admission, Blobs, Follower, Forwarder, Gateway, Hint, HintFile, OwnerHint, SegmentStream, is_http
 from arco.runtime._looks import Looks
 from arco.runtime._peers import FedHint, OwnerFeed, PeerForwarder, Peers
 from arco.runtime._publishing import Publishing
@@ -95,12 +95,12 @@ class OpenLog:
             workspace.cadence,
         )
         forwarder: Forwarder = workspace.forwarder
-        self._hint = hint = HintFile(owning, self.layout.ledger_hint, runtime)
+        self._hint = hint = OwnerHint(owning, self.layout.ledger_hint, runtime, self.follower.newest)
         self.feed: OwnerFeed | None = None
         if self._peers is not None:
             self.feed = self._feed(self._peers, hint)
             forwarder = PeerForwarder(self._peers, self.place, self.feed)
-            hint = FedHint(owning, self.layout.ledger_hint, runtime, self.feed)
+            hint = FedHint(owning, self.layout.ledger_hint, runtime, self.follower.newest, self.feed)
         self.admission = Admission(definition.registry, Blobs(owning), runtime)
         self.gateway = Gateway(
             self.follower,

@@ -16,7 +16,7 @@ from contextlib import aclosing
 from typing import Protocol
 
 from arco.core import ArcoError, Future, Invalid, LostObject, Refused, Runtime, Unauthenticated
-from arco.log import Command, Follower, Hint, HintFile, Place, Receipt, is_http
+from arco.log import Command, Follower, Hint, HintFile, OwnerHint, Place, Receipt, is_http
 from arco.storage import Store, Tail
 
 __all__ = ["FedHint", "OwnerFeed", "PeerForwarder", "Peers"]
@@ -183,11 +183,11 @@ class PeerForwarder:
         return receipt
 
 
-class FedHint(HintFile):
+class FedHint(OwnerHint):
     """The hint of a log whose owner streams to us: then no request is needed to know who it is."""
 
-    def __init__(self, store: Store, path: str, runtime: Runtime, feed: OwnerFeed) -> None:
-        super().__init__(store, path, runtime)
+    def __init__(self, store: Store, path: str, runtime: Runtime, newest: Callable[[], Hint], feed: OwnerFeed) -> None:
+        super().__init__(store, path, runtime, newest)
         self._feed = feed
 
     async def read(self) -> Hint:

@@ -147,6 +147,11 @@ class Controllers:
         return found.intents, found.due
 
     async def _carry_out(self, intent: Intent) -> None:
+        """Decide it now or not at all: a command that lands much later would end what has shown life since."""
+        with suppress(TimeoutError):
+            await self._runtime.timeout(LISTENING, self._decide(intent))
+
+    async def _decide(self, intent: Intent) -> None:
         match intent:
             case Reap(attempt_id, reason):
                 await self._workspace.decide("activity", ReapAttempt(attempt_id, reason), actor=ACTOR)

@@ -1,4 +1,5 @@
-"""The embedded queue: ready tasks are rows, taking one is an event, and who finds none waits for the log to move.
+"""`Queue`: how ready tasks reach workers. The embedded one needs nothing beside the log: ready tasks are rows, taking
+one is an event, and who finds none waits for the log to move.
 
 There is nothing to enqueue and so nothing that can get lost between a queue and the log: a task is ready because of
 what is folded, and the claim that the owner decides is what hands it out. An idle worker waits here without a request
@@ -6,6 +7,7 @@ to the store, until something is folded, a retry falls due, or its patience ends
 """
 
 from dataclasses import dataclass
+from typing import Protocol
 
 from arco.core import SECOND, derive_ulid, new_ulid
 from arco.domains.orchestration import (
@@ -22,7 +24,7 @@ from arco.domains.orchestration import (
 from arco.runtime import OpenLog, Workspace
 from arco.state import OPERATIONS
 
-__all__ = ["EmbeddedQueue", "WorkerId"]
+__all__ = ["EmbeddedQueue", "Queue", "WorkerId"]
 
 LOOK_SECONDS = 60.0
 """How often a process that nobody tells of appends looks for some while workers wait at it."""
@@ -36,7 +38,21 @@ class WorkerId:
     session: str
 
 
+class Queue(Protocol):
+    """Whatever hands tasks out, only a claim that the owner of the log decided makes an attempt a worker's."""
+
+    async def take(self, worker: WorkerId, slots: int, capacity: int, wait: float) -> list[ClaimRow]:
+        """Claim up to `slots` tasks, waiting so many seconds for the first. `capacity` is how many may run in all."""
+        ...
+
+    async def claim(self, worker: WorkerId, slots: int, capacity: int) -> list[ClaimRow]:
+        """Claim what is ready, without waiting."""
+        ...
+
+
 class EmbeddedQueue:
+    """Implements `Queue`."""
+
     def __init__(self, workspace: Workspace) -> None:
         self._workspace = workspace
         self._looked = float("-inf")
@@ -46,7 +62,6 @@ class EmbeddedQueue:
         return self._workspace.logs["activity"]
 
     async def take(self, worker: WorkerId, slots: int, capacity: int, wait: float) -> list[ClaimRow]:
-        """Claim up to `slots` tasks, waiting so many seconds for the first. `capacity` is how many may run in all."""
         runtime = self._workspace.runtime
         ends = runtime.boottime() + wait
         await self._look_around()
@@ -96,7 +111,7 @@ class EmbeddedQueue:
         return False, due
 
     async def claim(self, worker: WorkerId, slots: int, capacity: int) -> list[ClaimRow]:
-        """Claim what the owner finds ready, without looking first; nothing is written if there is nothing."""
+        """Claim what the owner finds ready, without looking first: nothing is written if there is nothing."""
         runtime = self._workspace.runtime
         operation = new_ulid(runtime, runtime)
         command = ClaimTasks(worker.name, worker.session, slots, capacity)

@@ -10,6 +10,7 @@ from arco.runtime import Workspace
 from arco.servo._controllers import Watch
 from arco.servo._loop import Controllers
 from arco.servo._planning import Projects
+from arco.servo._queue import EmbeddedQueue
 from arco.servo._runs import Runs
 from arco.servo._tokens import check_callback
 from arco.servo._work import Relay, Work
@@ -28,7 +29,7 @@ class Servo:
         self.projects = Projects()
         self.watch = Watch()
         self.runs = Runs(workspace, self.projects)
-        self.work = Work(workspace, self.projects, self.watch, secret, relay)
+        self.work = Work(workspace, self.projects, self.watch, EmbeddedQueue(workspace), secret, relay)
         self.controllers = Controllers(workspace, self.watch)
         self._secret = secret
 

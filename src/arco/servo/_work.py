@@ -32,7 +32,7 @@ from arco.servo._envelope import sign_envelope
 from arco.servo._handout import make_envelope
 from arco.servo._planning import Projects
 from arco.servo._protocol import Beat
-from arco.servo._queue import EmbeddedQueue, WorkerId
+from arco.servo._queue import Queue, WorkerId
 
 __all__ = ["Relay", "Work"]
 
@@ -45,14 +45,20 @@ class Relay(Protocol):
 
 class Work:
     def __init__(
-        self, workspace: Workspace, projects: Projects, watch: Watch, secret: bytes, relay: Relay | None = None
+        self,
+        workspace: Workspace,
+        projects: Projects,
+        watch: Watch,
+        queue: Queue,
+        secret: bytes,
+        relay: Relay | None = None,
     ) -> None:
         self._workspace = workspace
         self._projects = projects
         self._watch = watch
         self._secret = secret
         self._relay = relay
-        self._queue = EmbeddedQueue(workspace)
+        self._queue = queue
         self._knows_settings = False
 
     @property
