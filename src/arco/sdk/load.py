@@ -190,7 +190,8 @@ def _attach(
     named: set[int] = set()
     for definition, made in placed:
         for check in made.checks.get(definition.key, ()):
-            by_key.setdefault(definition.key, []).append(check.definition)
+            is_rule = isinstance(check, CheckDefinition)
+            by_key.setdefault(definition.key, []).append(check if is_rule else check.definition)
             named.add(id(check))
     problems: list[Problem] = []
     for check in checks:
