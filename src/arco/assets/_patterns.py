@@ -39,9 +39,7 @@ def check_pattern(pattern: str) -> str:
         elif text == "{":
             repeat = _REPEAT.match(pattern, place)
             if repeat is None:
-                raise _refused(
-                    pattern, "a { that repeats nothing", "write \\{ for the character, {0,3} for a repetition"
-                )
+                raise _refused(pattern, "a { that repeats nothing", "write \\{ for the character, or {0,3}")
             if any(int(number) > _MAX_REPEAT for number in repeat.groups() if number):
                 raise _refused(pattern, f"a repetition of more than {_MAX_REPEAT}", "repeat less")
             text = repeat.group()

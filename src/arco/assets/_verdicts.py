@@ -89,7 +89,7 @@ def judge(check: CheckDefinition, values: Values, facts: Facts, views: Views | N
     if refused is not None:
         return refused
     views = views or {}
-    needed = [part.name for part in (*measures_of(check), *queries_of(check, views))]
+    needed = [*(part.name for part in measures_of(check)), *(part.name for part in queries_of(check, views))]
     for name in needed:
         value = values.get(name, NoValue("it was not measured"))
         if isinstance(value, NoValue):
@@ -266,7 +266,5 @@ def _anomaly_verdict(check: CheckDefinition, rule: Anomaly, value: float | None,
         room = max(rule.deviations * spread, _LEAST_ROOM * abs(mean))
     expected = f"{mean - room:.6g} to {mean + room:.6g}"
     is_good = abs(value - mean) <= room
-    message = (
-        "" if is_good else f"{rule.measure} is {value:.6g}; in {len(past)} earlier versions it was about {mean:.6g}"
-    )
-    return Verdict(is_good, check.severity, message, expected, actual)
+    message = f"{rule.measure} is {value:.6g}; in {len(past)} earlier versions it was about {mean:.6g}"
+    return Verdict(is_good, check.severity, "" if is_good else message, expected, actual)

@@ -226,7 +226,7 @@ def row_count(
     """So many rows: `row_count(min=1)`. With `where`, so many rows of that sort."""
     at = _At("row_count", severity, 0, name, description)
     for bound in (min, max):
-        if bound is not None and (not isinstance(bound, int) or isinstance(bound, bool) or bound < 0):
+        if bound is not None and not _is_count(bound):
             at.refuse(f"{shown(str(bound))} is no number of rows", "use 0 or more")
     if min is None and max is None:
         at.refuse("it has neither min nor max", "give at least one of them")
@@ -322,7 +322,7 @@ class _At:
         self._what = what
         if severity not in set(Severity):
             self.refuse(f"the severity is {shown(str(severity))}", f"use {', '.join(Severity)}")
-        if not isinstance(samples, int) or not 0 <= samples <= _SAMPLES_MAX:
+        if not _is_count(samples) or samples > _SAMPLES_MAX:
             self.refuse(f"samples is {shown(str(samples))}", f"use 0 to {_SAMPLES_MAX}")
         if name:
             self.where.checked(what, lambda: check_name("check name", name))
@@ -388,13 +388,17 @@ class _At:
             if not 0 <= level.most < 100:
                 self.refuse(f"{what}={level.most} percent", "use 0 to less than 100")
             return Percent(float(level.most))
-        if not isinstance(level, int) or isinstance(level, bool) or level < 0:
+        if not _is_count(level):
             self.refuse(f"{what} is {shown(str(level))}", "write a number of rows, or Percent(5)")
         return Rows(level)
 
     def constant(self, value: Plain) -> Constant:
         found: Constant = self.where.checked(self._what, lambda: _constant(value))
         return found
+
+
+def _is_count(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
 
 
 def _constant(value: Plain) -> Constant:

@@ -190,8 +190,8 @@ def _attach(
     named: set[int] = set()
     for definition, made in placed:
         for check in made.checks.get(definition.key, ()):
-            is_rule = isinstance(check, CheckDefinition)
-            by_key.setdefault(definition.key, []).append(check if is_rule else check.definition)
+            found = check if isinstance(check, CheckDefinition) else check.definition
+            by_key.setdefault(definition.key, []).append(found)
             named.add(id(check))
     problems: list[Problem] = []
     for check in checks:
