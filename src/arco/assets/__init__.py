@@ -62,7 +62,7 @@ from arco.assets._rules import (
 )
 from arco.assets._selection import select
 from arco.assets._validate import Problem, validate
-from arco.assets._verdicts import Facts, NoValue, Values, Verdict, judge, unfit
+from arco.assets._verdicts import UNKNOWN, Facts, NoValue, Values, Verdict, judge, unfit
 from arco.assets._windows import MAX_PARTITIONS, window_of
 
 __all__ = [
@@ -70,6 +70,7 @@ __all__ = [
     "MAX_PARTITIONS",
     "ONLY_DIMENSION",
     "ROW_COUNT",
+    "UNKNOWN",
     "AcceptedValues",
     "All",
     "Anomaly",

@@ -38,10 +38,14 @@ class Questions(msgspec.Struct, frozen=True):
 
 
 def questions_of(
-    checks: Sequence[CheckDefinition], columns: Sequence[SchemaColumn], views: Views | None = None
+    checks: Sequence[CheckDefinition], columns: Sequence[SchemaColumn] | None, views: Views | None = None
 ) -> Questions:
-    """What to find out about data with these columns. Nothing is asked for a rule that they do not fit."""
-    asked = [check for check in checks if check.rule is not None and unfit(check, columns) is None]
+    """What to find out about data with these columns, None if they are not known.
+
+    Nothing is asked for a rule that they do not fit.
+    """
+    rules = [check for check in checks if check.rule is not None]
+    asked = rules if columns is None else [check for check in rules if unfit(check, columns) is None]
     measures = dict.fromkeys(measure for check in asked for measure in measures_of(check))
     queries = dict.fromkeys(query for check in asked for query in queries_of(check, views or {}))
     return Questions(

@@ -36,7 +36,7 @@ from arco.assets._rules import (
 )
 from arco.core import sha256_hex
 
-__all__ = ["Measure", "Query", "Samples", "Views", "failing_of", "measures_of", "queries_of", "samples_of"]
+__all__ = ["Measure", "Query", "Samples", "Views", "measures_of", "queries_of", "samples_of"]
 
 Views: TypeAlias = Mapping[str, str]
 """What a query calls the inputs of the task: names by asset key."""
@@ -80,7 +80,10 @@ class Samples(Text, frozen=True):
 
 
 def measures_of(check: CheckDefinition) -> tuple[Measure, ...]:
-    """The aggregates that the check needs; of a rule about rows first how many there are."""
+    """The aggregates that the check needs.
+
+    Of a rule about rows the first one is how many there are; the last measure or query is how many of them fail.
+    """
     rule = check.rule
     match rule:
         case RowRule():
@@ -112,12 +115,6 @@ def queries_of(check: CheckDefinition, views: Views = _NO_VIEWS) -> tuple[Query,
             text = f"SELECT CAST({_enclosed(rule.measure)} AS DOUBLE) FROM ({_rows(rule.where)}) AS d"
             return (Query(text, text),)
     return ()
-
-
-def failing_of(check: CheckDefinition, views: Views = _NO_VIEWS) -> Measure | Query:
-    """What counts the rows that fail a rule about rows."""
-    queries = queries_of(check, views)
-    return queries[0] if queries else measures_of(check)[1]
 
 
 def samples_of(check: CheckDefinition, views: Views, columns: Sequence[str]) -> Samples | None:

@@ -15,7 +15,7 @@ from typing import Final, TypeAlias
 import msgspec
 
 from arco.assets._definition import CheckDefinition, SchemaColumn, Severity
-from arco.assets._measures import Views, failing_of, measures_of, queries_of
+from arco.assets._measures import Views, measures_of, queries_of
 from arco.assets._rules import (
     AcceptedValues,
     Anomaly,
@@ -35,10 +35,19 @@ from arco.assets._rules import (
     rule_columns,
 )
 
-__all__ = ["Facts", "NoValue", "Values", "Verdict", "judge", "unfit"]
+__all__ = ["UNKNOWN", "Facts", "NoValue", "Values", "Verdict", "judge", "unfit"]
 
+
+class NoValue(msgspec.Struct, frozen=True):
+    reason: str
+
+
+UNKNOWN: Final = "unknown"
+"""The type of a column in which no value was seen."""
 _LEAST_ROOM: Final = 0.01
 """A history in which nothing ever moved still allows for this part of its mean."""
+
+_NOT_MEASURED: Final = NoValue("it was not measured")
 
 _FAMILIES: Final = {
     "boolean": "boolean",
@@ -55,17 +64,13 @@ _FAMILIES: Final = {
 """Types that may be compared with each other."""
 
 
-class NoValue(msgspec.Struct, frozen=True):
-    reason: str
-
-
 Values: TypeAlias = Mapping[str, float | NoValue | None]
 """Numbers by the names of measures and queries; None where SQL gave null."""
 
 
 class Facts(msgspec.Struct, frozen=True):
-    columns: tuple[SchemaColumn, ...] = ()
-    """Those of the data, with types as the catalog writes them."""
+    columns: tuple[SchemaColumn, ...] | None = None
+    """Those of the data, with types as the catalog writes them; None if it is no table."""
     now: int = 0
     """The time of the run, in microseconds since 1970."""
     window_end: int | None = None
@@ -85,28 +90,28 @@ class Verdict(msgspec.Struct, frozen=True):
 
 def judge(check: CheckDefinition, values: Values, facts: Facts, views: Views | None = None) -> Verdict:
     """What the numbers say. `views` are those that the check's queries were made with."""
-    refused = unfit(check, facts.columns)
+    refused = None if facts.columns is None else unfit(check, facts.columns)
     if refused is not None:
         return refused
     views = views or {}
     needed = [*(part.name for part in measures_of(check)), *(part.name for part in queries_of(check, views))]
     for name in needed:
-        value = values.get(name, NoValue("it was not measured"))
+        value = values.get(name, _NOT_MEASURED)
         if isinstance(value, NoValue):
             return _no_result(check, value.reason)
     numbers = [value if isinstance(value := values[name], int | float) else None for name in needed]
     match check.rule:
         case RowRule() as rule:
-            return _rows_verdict(check, rule, numbers[0], values[failing_of(check, views).name])
+            return _rows_verdict(check, rule, numbers[0], numbers[-1])
         case RowCount() as rule:
             return _count_verdict(check, rule, numbers[0])
         case Fresh() as rule:
             return _fresh_verdict(check, rule, numbers[0], numbers[1], facts)
-        case SchemaMatches() as rule:
+        case SchemaMatches() as rule if facts.columns is not None:
             return _schema_verdict(check, rule, facts.columns)
         case Anomaly() as rule:
             return _anomaly_verdict(check, rule, numbers[0], facts.history.get(check.name, ()))
-    return _no_result(check, "it has no rule")
+    return _no_result(check, "there are no columns to compare")
 
 
 def unfit(check: CheckDefinition, columns: Sequence[SchemaColumn]) -> Verdict | None:
@@ -147,8 +152,8 @@ def _no_result(check: CheckDefinition, reason: str) -> Verdict:
 # Rules about rows
 
 
-def _rows_verdict(check: CheckDefinition, rule: RowRule, total: float | None, failing: object) -> Verdict:
-    if total is None or not isinstance(failing, int | float):
+def _rows_verdict(check: CheckDefinition, rule: RowRule, total: float | None, failing: float | None) -> Verdict:
+    if total is None or failing is None:
         return _no_result(check, "the rows could not be counted")
     error = rule.error if rule.error is not None or rule.warn is not None else Rows(0)
     message = f"{_fault(check, rule)} in {_part(failing, total)}"
@@ -242,7 +247,7 @@ def _schema_verdict(check: CheckDefinition, rule: SchemaMatches, columns: Sequen
     wrong = [
         f"{name} is missing" if name not in found else f"{name} is {found[name]} and not {kind}"
         for name, kind in rule.columns.items()
-        if name not in found or (kind and found[name] != kind)
+        if name not in found or (kind and found[name] not in (kind, UNKNOWN))
     ]
     if not rule.extra:
         wrong += [f"{name} is not expected" for name in found if name not in rule.columns]

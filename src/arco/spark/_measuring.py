@@ -1,0 +1,131 @@
+"""Rules on Spark: aggregates ride on the write, the rest is asked of what was written.
+
+    questions = questions_of(checks, columns_of(frame), views)
+    frame, observation = observed(frame, questions.riding)     before the write
+    ...                                                         the write
+    values = observed_values(observation, questions.riding, seconds, fallback)
+    values |= queried(session, questions.measures, questions.queries)
+
+Spark may not tell what was observed: the plan may have been optimised around it, or its listener be late. Then the
+aggregates are asked for in a query over what was written. The time zone of the session must be UTC, as it is for times
+without one.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from arco.assets import UNKNOWN, Dialect, Measure, NoValue, Query, SchemaColumn, ask
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, Observation, SparkSession
+
+__all__ = ["Found", "columns_of", "grouped", "observed", "observed_values", "queried", "register"]
+
+Found = dict[str, int | float | NoValue | None]
+"""Numbers by the names of measures and queries."""
+
+_TYPES: Final = {
+    "tinyint": "int",
+    "smallint": "int",
+    "bigint": "long",
+    "timestamp": "timestamptz",
+    "timestamp_ntz": "timestamp",
+    "void": UNKNOWN,
+}
+"""Types that Spark calls otherwise than the catalog; of nested ones no rule asks for more than their name."""
+_REASON_MAX: Final = 300
+
+
+def columns_of(frame: "DataFrame") -> tuple[SchemaColumn, ...]:
+    """The columns of a frame, as rules are compared with them."""
+    return tuple(
+        SchemaColumn(field.name, _TYPES.get(kind := field.dataType.simpleString(), kind), field.nullable)
+        for field in frame.schema.fields
+    )
+
+
+def observed(frame: "DataFrame", measures: Sequence[Measure]) -> "tuple[DataFrame, Observation | None]":
+    """The frame, whose first action computes all measures. None if Spark refuses them: they are asked for later."""
+    from pyspark.errors import PySparkException
+    from pyspark.sql import functions
+
+    if not measures:
+        return frame, None
+    columns = [functions.expr(measure.spark).alias(measure.name) for measure in measures]
+    observation = _observation(frame)
+    try:
+        return frame.observe(observation, *columns), observation
+    except PySparkException:
+        return frame, None
+
+
+def _observation(frame: "DataFrame") -> "Observation":
+    """One that nobody else has: without a name, Spark makes one up."""
+    if type(frame).__module__.startswith("pyspark.sql.connect."):
+        from pyspark.sql.connect.observation import Observation as ConnectObservation
+
+        return ConnectObservation()  # type: ignore[return-value]  # the same methods
+    from pyspark.sql import Observation
+
+    return Observation()
+
+
+def observed_values(
+    observation: "Observation | None",
+    measures: Sequence[Measure],
+    seconds: float,
+    fallback: Callable[[Sequence[Measure]], Mapping[str, int | float | NoValue | None]],
+) -> Found:
+    """What was observed once the action is over; `fallback` is asked for what is not told within so many seconds."""
+    told = {} if observation is None else _told(observation, seconds)
+    found: Found = {measure.name: told[measure.name] for measure in measures if measure.name in told}
+    missing = [measure for measure in measures if measure.name not in found]
+    return found | dict(fallback(missing)) if missing else found
+
+
+def _told(observation: "Observation", seconds: float) -> dict[str, Any]:
+    """Spark waits for ever for what never comes; so another thread waits, and may do so until the process ends."""
+    from threading import Thread
+
+    told: list[dict[str, Any]] = []
+
+    def wait() -> None:
+        try:
+            told.append(dict(observation.get))
+        except Exception:  # noqa: BLE001  Whatever it raises, there is nothing.
+            told.append({})
+
+    waiting = Thread(target=wait, name="arco-observation", daemon=True)
+    waiting.start()
+    waiting.join(seconds)
+    return told[0] if told else {}
+
+
+def register(frames: "Mapping[str, DataFrame]") -> None:
+    """Make frames known to queries: `data` for what was written, and inputs by the names of their parameters."""
+    for name, frame in frames.items():
+        frame.createOrReplaceTempView(name)
+
+
+def queried(session: "SparkSession", measures: Sequence[Measure], queries: Sequence[Query] = ()) -> Found:
+    """Ask for what did not ride. `data` and the inputs of the queries are registered in the session."""
+    return dict(ask(lambda text: tuple(session.sql(text).collect()[0]), Dialect.SPARK, _reason, measures, queries))
+
+
+def grouped(frame: "DataFrame", keys: Sequence[str], measures: Sequence[Measure]) -> dict[tuple[Any, ...], Found]:
+    """The measures of each partition of a frame that holds several, by the values of its key columns, in one job."""
+    from pyspark.sql import functions
+
+    columns = [functions.expr(measure.spark).alias(measure.name) for measure in measures]
+    rows = frame.groupBy(*keys).agg(*columns).collect() if columns else []
+    names = [measure.name for measure in measures]
+    return {tuple(row[key] for key in keys): {name: row[name] for name in names} for row in rows}
+
+
+def _reason(error: Exception) -> str:
+    """Why there is no number. What Spark says of the text is told, what it says of values is not."""
+    from pyspark.errors import AnalysisException
+
+    if isinstance(error, AnalysisException):
+        return str(error).partition("\n")[0][:_REASON_MAX]
+    return f"its query failed with {type(error).__name__} while it ran"
