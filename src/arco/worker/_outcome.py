@@ -22,7 +22,7 @@ from arco.assets import (
     judge,
     rule_name,
 )
-from arco.core import ArcoError, Refused, fingerprint
+from arco.core import ArcoError, Refused
 from arco.domains.execution import (
     AssetObserved,
     ColumnStats,
@@ -32,7 +32,7 @@ from arco.domains.execution import (
 )
 from arco.domains.lineage import EdgeRecord, LineageRecorded, PartitionRef
 from arco.domains.orchestration import FinishTask, Outcome, TaskFailure, TaskLog
-from arco.domains.quality.events import CheckExecuted, Gating
+from arco.domains.quality.events import CheckExecuted, Gating, check_id
 from arco.servo._envelope import Envelope, InputValue, OutputPlace, inputs_fingerprint
 from arco.servo._failures import classify
 from arco.worker._errors import ChecksFailed, DriverLost, SchemaViolation
@@ -44,7 +44,6 @@ __all__ = [
     "Times",
     "as_raised",
     "cancelled",
-    "check_id",
     "failed",
     "finished",
     "gate",
@@ -76,11 +75,6 @@ _ORDER: Final = {action: place for place, action in enumerate(GatingAction)}
 class Times(msgspec.Struct, frozen=True):
     started_at: int
     finished_at: int
-
-
-def check_id(asset_id: str, name: str) -> str:
-    """A check keeps its id as long as its asset and its name do."""
-    return f"check_{fingerprint([asset_id, name])[:32]}"
 
 
 def gate(policy: GatingPolicy | None, name: str, severity: Severity, passed: bool | None) -> Gating | None:
