@@ -22,10 +22,6 @@ _TOKEN: Final = re.compile(
 
 def check_pattern(pattern: str) -> str:
     """The pattern, if every engine reads it alike."""
-    try:
-        re.compile(pattern)
-    except (re.error, OverflowError, RecursionError) as error:
-        raise Invalid(f"the pattern {shown(pattern)} is no regular expression ({error}); correct it") from None
     place, after_repeat = 0, False
     while place < len(pattern):
         token = _token(pattern, place)
@@ -49,6 +45,11 @@ def check_pattern(pattern: str) -> str:
         # `a*?` is lazy; whatever follows that repeats what is repeated.
         after_repeat = is_repeat
         place += len(text)
+    # Last, because Python warns of what was refused above.
+    try:
+        re.compile(pattern)
+    except (re.error, OverflowError, RecursionError) as error:
+        raise Invalid(f"the pattern {shown(pattern)} is no regular expression ({error}); correct it") from None
     return pattern
 
 

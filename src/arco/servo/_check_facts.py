@@ -11,18 +11,33 @@ from collections.abc import AsyncIterator
 
 import msgspec
 
-from arco.assets import ROW_COUNT, Anomaly, AssetDefinition, CheckDefinition, PartitionSpace, TimePartitions
+from arco.assets import (
+    ROW_COUNT,
+    Anomaly,
+    AssetDefinition,
+    CheckDefinition,
+    GatingAction,
+    PartitionSpace,
+    TimePartitions,
+)
 from arco.core import DAY, AssetId, PartitionKey, Ulid, derive_ulid, parse_path, partition_id
 from arco.domains.catalog import COLUMNS, Column, find_namespace_id, find_object_id
 from arco.domains.execution import MATERIALIZATIONS, PARTITIONS, Materialization, Partition
-from arco.domains.quality import CHECK_RESULTS, CheckResult, check_id, result_id
+from arco.domains.quality import (
+    CHECK_RESULTS,
+    GATING_DECISIONS,
+    CheckResult,
+    GatingDecision,
+    check_id,
+    result_id,
+)
 from arco.servo._envelope import Envelope, OutputPlace
-from arco.servo._planning_state import Goodness
 from arco.state import View
 
 __all__ = ["with_check_facts"]
 
 _PAGE = 1000
+_HARMLESS = frozenset({GatingAction.CONTINUE, GatingAction.WARN})
 
 
 async def with_check_facts(envelope: Envelope, activity: View, catalog: View) -> Envelope:
@@ -65,7 +80,7 @@ class _History:
         self._asset = asset
         self._place = place
         self._now = now
-        self._goodness = Goodness(view, place.asset_id)
+        self._bad: frozenset[str] | None = None
 
     async def read(self, checks: list[CheckDefinition]) -> dict[str, tuple[float, ...]]:
         """Numbers of earlier versions by check, newest first."""
@@ -89,7 +104,7 @@ class _History:
             part = partition_id(AssetId(Ulid(self._place.asset_id)), before)
             row: Partition | None = await self._view.get(PARTITIONS, self._place.asset_id, part)
             current = None if row is None else row.current_materialization_id
-            if current is not None and await self._goodness.is_good(current):
+            if current is not None and await self._is_good(current):
                 version: Materialization | None = await self._view.get(MATERIALIZATIONS, self._place.asset_id, current)
                 if version is not None:
                     yield version
@@ -111,7 +126,14 @@ class _History:
 
     async def _is_earlier(self, row: Materialization) -> bool:
         is_ours = row.partition_id == self._place.partition_id and row.status == "published"
-        return is_ours and await self._goodness.is_good(row.materialization_id)
+        return is_ours and await self._is_good(row.materialization_id)
+
+    async def _is_good(self, materialization_id: str) -> bool:
+        """Whether no check held it back."""
+        if self._bad is None:
+            decisions: list[GatingDecision] = await self._view.rows(GATING_DECISIONS, self._place.asset_id)
+            self._bad = frozenset(row.materialization_id for row in decisions if row.action not in _HARMLESS)
+        return materialization_id not in self._bad
 
     async def _between(self, since: str, until: str) -> AsyncIterator[Materialization]:
         after: str | None = since or None

@@ -15,7 +15,7 @@ from arco.domains.execution import MATERIALIZATIONS, PARTITIONS, Materialization
 from arco.domains.quality import GATING_DECISIONS, QUALITY_TABLE, GatingDecision, Quality, QualityStatus
 from arco.state import View
 
-__all__ = ["Goodness", "PlanningState", "Version", "read_planning_state"]
+__all__ = ["PlanningState", "Version", "read_planning_state"]
 
 
 class Version(msgspec.Struct, frozen=True, gc=False):
@@ -77,34 +77,14 @@ async def read_planning_state(
     return PlanningState(str(catalog_position), str(activity_position), versions, bad, usual, dict(dynamic or {}))
 
 
-class Goodness:
-    """Which versions of an asset may be used."""
-
-    def __init__(self, view: View, asset_id: str) -> None:
-        self._view = view
-        self._asset_id = asset_id
-        self._actions: dict[str, set[str]] | None = None
-
-    async def is_good(self, materialization_id: str) -> bool:
-        """A failed check is no reason by itself: what counts is what its policy made of it, if that is known."""
-        row: Quality | None = await self._view.get(QUALITY_TABLE, self._asset_id, materialization_id)
-        if row is None or row.status != QualityStatus.FAILED:
-            return row is None or row.status != QualityStatus.QUARANTINED
-        if self._actions is None:
-            self._actions = {}
-            decisions: list[GatingDecision] = await self._view.rows(GATING_DECISIONS, self._asset_id)
-            for decision in decisions:
-                self._actions.setdefault(decision.materialization_id, set()).add(decision.action)
-        actions = self._actions.get(materialization_id)
-        return actions is not None and actions.isdisjoint(_BLOCKING)
-
-
-class _Reader(Goodness):
+class _Reader:
     """Reads one asset."""
 
     def __init__(self, view: View, asset_id: str, *, is_made: bool) -> None:
-        super().__init__(view, asset_id)
+        self._view = view
+        self._asset_id = asset_id
         self._is_made = is_made
+        self._actions: dict[str, set[str]] | None = None
 
     async def read(self, wanted: Collection[str] | None) -> tuple[dict[str, Version], dict[str, str]]:
         """The good version of each partition, and why those have none that were tried and have none."""
@@ -114,7 +94,7 @@ class _Reader(Goodness):
             current = row.current_materialization_id
             if current is None:
                 older[row.partition_id] = QUARANTINED if row.version_count else NEVER_MADE
-            elif await self.is_good(current):
+            elif await self._is_good(current):
                 good[row.partition_id] = await self._version(current)
             else:
                 older[row.partition_id] = BLOCKED
@@ -138,6 +118,19 @@ class _Reader(Goodness):
         rows = [await self._view.get(PARTITIONS, self._asset_id, partition_id) for partition_id in sorted(wanted)]
         return [row for row in rows if row is not None]
 
+    async def _is_good(self, materialization_id: str) -> bool:
+        """A failed check is no reason by itself: what counts is what its policy made of it, if that is known."""
+        row: Quality | None = await self._view.get(QUALITY_TABLE, self._asset_id, materialization_id)
+        if row is None or row.status != QualityStatus.FAILED:
+            return row is None or row.status != QualityStatus.QUARANTINED
+        if self._actions is None:
+            self._actions = {}
+            decisions: list[GatingDecision] = await self._view.rows(GATING_DECISIONS, self._asset_id)
+            for decision in decisions:
+                self._actions.setdefault(decision.materialization_id, set()).add(decision.action)
+        actions = self._actions.get(materialization_id)
+        return actions is not None and actions.isdisjoint(_BLOCKING)
+
     async def _version(self, materialization_id: str) -> Version:
         if not self._is_made:
             return Version(materialization_id)
@@ -154,7 +147,7 @@ class _Reader(Goodness):
             if row.partition_id not in partitions or row.status != "published":
                 continue
             known = newest.get(row.partition_id)
-            if (known is None or row.version > known.version) and await self.is_good(row.materialization_id):
+            if (known is None or row.version > known.version) and await self._is_good(row.materialization_id):
                 newest[row.partition_id] = row
         return list(newest.values())
 
