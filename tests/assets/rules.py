@@ -25,7 +25,7 @@ from arco import (
     sql_check,
     unique,
 )
-from arco.assets import CheckDefinition, Facts, Severity, Values, Verdict, judge
+from arco.assets import CheckDefinition, Facts, Samples, Severity, Values, Verdict, judge, samples_of
 
 __all__ = ["CASES", "ORDERS", "VIEWS", "Case", "RulesContract", "micros"]
 
@@ -170,6 +170,9 @@ class RulesContract:
         """What an engine measures, and the columns that it saw."""
         raise NotImplementedError
 
+    def samples(self, query: Samples, table: pa.Table, inputs: Mapping[str, pa.Table]) -> pa.Table:
+        raise NotImplementedError
+
     def is_chosen(self, check: CheckDefinition) -> bool:
         return True
 
@@ -198,3 +201,19 @@ class RulesContract:
         (verdict,) = self.verdicts([not_null("email", where="CAST(region AS INT) = 1")], ORDERS, Facts())
         assert verdict.passed is None
         assert not any(value in verdict.message for value in ("eu", "us", "it's"))
+
+    def test_samples_are_failing_rows(self) -> None:
+        wanted = {
+            not_null("order_id", samples=5): [None],
+            not_null("nothing", samples=2): ...,
+            unique("order_id", samples=5): [3, 3],
+            between("amount", 0, where="region = 'us'", samples=5): [3],
+            references("customer", "shop.customers", "id", samples=5): [3],
+            sql_check("negative", "SELECT order_id, region FROM data WHERE amount < 0", samples=5): [3],
+        }
+        for check, orders in wanted.items():
+            query = samples_of(check, VIEWS, ["order_id", "region"])
+            assert query is not None
+            found = self.samples(query, ORDERS, {"customers": CUSTOMERS})
+            assert found.column_names == ["order_id", "region"]
+            assert found.num_rows == 2 if orders is ... else found.column("order_id").to_pylist() == orders, check.name

@@ -158,10 +158,10 @@ def test_an_asset_takes_rules_and_functions() -> None:
 
     assert checked.checks["rules.checked"] == (good, not_null("id"))
     with pytest.raises(Invalid, match=r"are a single one; write it as a list"):
-        asset(namespace="rules", checks=not_null("id"))(lambda: None)  # type: ignore[call-overload]
+        asset(namespace="rules", name="x", checks=not_null("id"))(lambda: None)  # type: ignore[call-overload]
 
     with pytest.raises(Invalid, match=r"among its checks; decorate the function with @check, or use a rule"):
-        asset(namespace="rules", checks=[lambda data: True])(lambda: None)  # type: ignore[list-item]
+        asset(namespace="rules", name="x", checks=[lambda data: True])(lambda: None)  # type: ignore[list-item]
 
 
 def test_a_reference_may_name_the_asset_itself() -> None:

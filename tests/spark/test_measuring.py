@@ -1,15 +1,16 @@
 """Rules on Spark: aggregates that ride on a write and queries over what was written find what the contract says."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pytest
 
-from arco import not_null, row_count
-from arco.assets import CheckDefinition, Facts, Measure, Values, queries_of, questions_of
-from arco.spark._measuring import columns_of, grouped, observed, observed_values, queried, register
+from arco import between, not_null, row_count
+from arco.assets import CheckDefinition, Facts, Measure, Samples, Values, judge, queries_of, questions_of
+from arco.spark._measuring import Audit, columns_of, grouped, observed, observed_values
 from tests.assets.rules import ORDERS, VIEWS, RulesContract
 
 if TYPE_CHECKING:
@@ -34,19 +35,17 @@ class TestSpark(RulesContract):
         self, checks: Sequence[CheckDefinition], table: pa.Table, inputs: Mapping[str, pa.Table]
     ) -> tuple[Values, Facts]:
         frame = self.spark.createDataFrame(table)
-        columns = columns_of(frame)
-        questions = questions_of(checks, columns, VIEWS)
-        riding, observation = observed(frame, questions.riding)
+        audit = Audit(checks, frame, VIEWS)
         path = str(self.folder / str(next(self.count)))
-        riding.write.parquet(path)
-        register({"data": self.spark.read.schema(frame.schema).parquet(path)})
-        register({name: self.spark.createDataFrame(table) for name, table in inputs.items() if name in questions.views})
-        values = observed_values(observation, questions.riding, self.seconds, self.fallback)
-        return values | queried(self.spark, questions.measures, questions.queries), Facts(columns)
+        audit.frame.write.parquet(path)
+        written = self.spark.read.schema(frame.schema).parquet(path)
+        opened = {name: partial(self.spark.createDataFrame, table) for name, table in inputs.items()}
+        return audit.values(self.spark, written, opened, self.seconds), Facts(columns_of(frame))
 
-    def fallback(self, measures: Sequence[Measure]) -> Values:
-        assert not measures, "all of them should have ridden"
-        return {}
+    def samples(self, query: Samples, table: pa.Table, inputs: Mapping[str, pa.Table]) -> pa.Table:
+        for name, frame in {"data": table, **inputs}.items():
+            self.spark.createDataFrame(frame).createOrReplaceTempView(name)
+        return self.spark.sql(query.spark).toArrow()
 
 
 class TestFallback(TestSpark):
@@ -57,8 +56,19 @@ class TestFallback(TestSpark):
     def is_chosen(self, check: CheckDefinition) -> bool:
         return not queries_of(check)
 
-    def fallback(self, measures: Sequence[Measure]) -> Values:
-        return queried(self.spark, measures)
+    def test_samples_are_failing_rows(self) -> None:
+        """They are the same however the numbers came about."""
+
+
+def test_aggregates_ride_on_the_write(spark: "SparkSession", tmp_path: Path) -> None:
+    checks = [not_null("order_id"), row_count(min=1), between("amount", 0)]
+    audit = Audit(checks, spark.createDataFrame(ORDERS), {})
+    assert (audit.questions.measures, audit.questions.queries) == ((), ())
+    audit.frame.write.parquet(str(tmp_path / "data"))
+    nowhere = spark.createDataFrame(ORDERS.slice(0, 0))  # whoever asked this would find nothing
+    values = audit.values(spark, nowhere, {})
+    one = "1 of 10 rows (10 %)"
+    assert [judge(check, values, Facts()).actual for check in checks] == [one, "10", one]
 
 
 def test_what_was_never_run_is_asked_for_after_the_time_out(spark: "SparkSession") -> None:

@@ -5,13 +5,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from arco import not_null, references, row_count, sql_check, unique
-from arco.assets import AssetDefinition, CheckDefinition, Facts, GatingAction, GatingPolicy, Values
+from arco.assets import AssetDefinition, CheckDefinition, Facts, GatingAction, GatingPolicy, Samples, Values
 from arco.domains.orchestration import FinishTask, Outcome
 from arco.sdk._values import columns_of
 from arco.worker._measuring import Table, measured, sample_path
@@ -31,6 +32,12 @@ class TestDuckdb(RulesContract):
         seen = Table(table.column_names, lambda: table)
         found = measured(asset, PLACE, seen, VIEWS, inputs.__getitem__, lambda path, data: None)
         return found.values, Facts(seen_columns(table.schema.serialize().to_pybytes()))
+
+    def samples(self, query: Samples, table: pa.Table, inputs: Mapping[str, pa.Table]) -> pa.Table:
+        with duckdb.connect() as connection:
+            for name, relation in {"data": table, **inputs}.items():
+                connection.register(name, relation)
+            return connection.sql(query.duckdb).to_arrow_table()
 
     @pytest.mark.parametrize("case", CASES, ids=[f"{place}-{case.check.name}" for place, case in enumerate(CASES)])
     def test_a_rule_alone_finds_the_same(self, case: Case) -> None:

@@ -1,10 +1,10 @@
 """Rules on Spark: aggregates ride on the write, the rest is asked of what was written.
 
-    questions = questions_of(checks, columns_of(frame), views)
-    frame, observation = observed(frame, questions.riding)     before the write
-    ...                                                         the write
-    values = observed_values(observation, questions.riding, seconds, fallback)
-    values |= queried(session, questions.measures, questions.queries)
+    audit = Audit(asset.checks, frame, views)       before the write
+    audit.frame.write ...                            the aggregates ride on it
+    audit.values(session, written, inputs)           afterwards: what rode, and what was asked
+
+`observed`, `observed_values` and `queried` are its steps; `grouped` measures many partitions of one frame in one job.
 
 Spark may not tell what was observed: the plan may have been optimised around it, or its listener be late. Then the
 aggregates are asked for in a query over what was written. The time zone of the session must be UTC, as it is for times
@@ -12,18 +12,33 @@ without one.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
-from arco.assets import UNKNOWN, Dialect, Measure, NoValue, Query, SchemaColumn, ask
+from arco.assets import (
+    DATA,
+    UNKNOWN,
+    CheckDefinition,
+    Dialect,
+    Measure,
+    NoValue,
+    Query,
+    SchemaColumn,
+    Views,
+    ask,
+    questions_of,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Observation, SparkSession
 
-__all__ = ["Found", "columns_of", "grouped", "observed", "observed_values", "queried", "register"]
+__all__ = ["Audit", "Found", "columns_of", "grouped", "observed", "observed_values", "queried"]
 
 Found = dict[str, int | float | NoValue | None]
 """Numbers by the names of measures and queries."""
 
+OBSERVED_SECONDS: Final = 10.0
+"""How long to wait for what was observed after the write has ended."""
 _TYPES: Final = {
     "tinyint": "int",
     "smallint": "int",
@@ -34,6 +49,35 @@ _TYPES: Final = {
 }
 """Types that Spark calls otherwise than the catalog; of nested ones no rule asks for more than their name."""
 _REASON_MAX: Final = 300
+
+
+class Audit:
+    """The rules of one asset on one frame.
+
+    What rides is computed by the first action on `frame`, which should be its write: no shuffle may come after it,
+    because a stage that is repeated would be counted twice.
+    """
+
+    def __init__(self, checks: Sequence[CheckDefinition], frame: "DataFrame", views: Views) -> None:
+        self.questions = questions_of(checks, columns_of(frame), views)
+        self.frame, self._observation = observed(frame, self.questions.riding)
+
+    def values(
+        self,
+        session: "SparkSession",
+        written: "DataFrame",
+        inputs: "Mapping[str, Callable[[], DataFrame]]",
+        seconds: float = OBSERVED_SECONDS,
+    ) -> Found:
+        """All numbers. `written` reads what was written; `inputs` are opened as far as queries name them."""
+        written.createOrReplaceTempView(DATA)
+        for view in self.questions.views & inputs.keys():
+            # One that is no table is not there for the query, which then says so.
+            with suppress(Exception):
+                inputs[view]().createOrReplaceTempView(view)
+        riding, asked = self.questions.riding, self.questions
+        found = observed_values(self._observation, riding, seconds, lambda missing: queried(session, missing))
+        return found | queried(session, asked.measures, asked.queries)
 
 
 def columns_of(frame: "DataFrame") -> tuple[SchemaColumn, ...]:
@@ -99,12 +143,6 @@ def _told(observation: "Observation", seconds: float) -> dict[str, Any]:
     waiting.start()
     waiting.join(seconds)
     return told[0] if told else {}
-
-
-def register(frames: "Mapping[str, DataFrame]") -> None:
-    """Make frames known to queries: `data` for what was written, and inputs by the names of their parameters."""
-    for name, frame in frames.items():
-        frame.createOrReplaceTempView(name)
 
 
 def queried(session: "SparkSession", measures: Sequence[Measure], queries: Sequence[Query] = ()) -> Found:

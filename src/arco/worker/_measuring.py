@@ -126,7 +126,7 @@ class _Duck:
 
     def rows(self, text: str) -> Any:
         self._connection.register(DATA, self._table.open())
-        return self._connection.execute(text).to_arrow_table()
+        return self._connection.sql(text).to_arrow_table()
 
 
 def _reason(error: Exception) -> str:
