@@ -66,7 +66,7 @@ def test_gating_by_policy_and_severity(
     policy: GatingPolicy | None, severity: Severity, passed: bool | None, action: GatingAction
 ) -> None:
     check = CheckDefinition("c", "m:c", severity)
-    decided = gate(policy, check, passed)
+    decided = gate(policy, check.name, check.severity, passed)
     assert decided is not None
     assert decided.action is action
-    assert gate(policy, check, True) is None
+    assert gate(policy, check.name, check.severity, True) is None

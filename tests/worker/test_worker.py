@@ -11,8 +11,8 @@ import pytest
 from arco.assets import AssetKind, GatingAction, GatingPolicy, Severity
 from arco.core import Invalid, Unavailable
 from arco.domains.orchestration import FailureCategory, FinishTask, Outcome
+from arco.domains.quality import check_id
 from arco.servo._envelope import Envelope, inputs_fingerprint
-from arco.worker._outcome import check_id
 from tests.worker.plane import World, check_of, definition, input_of, reads
 
 

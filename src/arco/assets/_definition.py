@@ -15,6 +15,7 @@ from typing import Annotated
 
 import msgspec
 
+from arco.assets._rules import Rule
 from arco.core import sha256_hex
 
 __all__ = [
@@ -195,13 +196,17 @@ class Dependency(Value, frozen=True):
 
 
 class CheckDefinition(Value, frozen=True):
-    """A function that looks at a fresh version of an asset and says whether it is good."""
+    """What looks at a fresh version of an asset and says whether it is good: a function, or a rule."""
 
     name: str
-    function: str
-    """`module:qualname`."""
+    function: str = ""
+    """`module:qualname`; empty if it has a rule."""
     severity: Severity = Severity.ERROR
+    """How bad it is that it fails. Where a rule has two levels, that of the worse one: the other is a warning."""
     description: str = ""
+    rule: Rule | None = None
+    samples: int = 0
+    """How many of the rows that fail are kept beside the data, without those columns that hold personal data."""
 
 
 class SecretRef(Value, frozen=True):
@@ -218,6 +223,8 @@ class SchemaColumn(Value, frozen=True):
     name: str
     type: str
     nullable: bool = True
+    pii: bool = False
+    """Whether it holds personal data."""
 
 
 Seconds = Annotated[float, msgspec.Meta(gt=0)]

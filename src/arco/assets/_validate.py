@@ -7,6 +7,7 @@ there are problems, so what comes later may rely on these rules.
 import math
 import re
 from collections.abc import Callable, Iterator
+from difflib import get_close_matches
 
 import msgspec
 
@@ -14,6 +15,8 @@ from arco.assets._definition import AssetDefinition, AssetKind, Project, Severit
 from arco.assets._fit import mapping_faults, partition_faults
 from arco.assets._graph import Graph, place, unit_of
 from arco.assets._lookup import Lookup, resolve
+from arco.assets._rules import References
+from arco.assets._verdicts import unfit
 from arco.core import AssetKey, Invalid, shown
 
 __all__ = ["Problem", "validate"]
@@ -53,6 +56,7 @@ def validate(project: Project) -> tuple[Problem, ...]:
     ]
     problems += _duplicates(resolved)
     problems += _dependencies(resolved)
+    problems += _references(resolved)
     problems += _cycles(resolved)
     problems += _units(resolved)
     problems += _renames(resolved)
@@ -126,7 +130,30 @@ def _parts(asset: AssetDefinition) -> Iterator[Fault]:
         yield "a tag or an owner is empty", "name it or leave it out"
 
 
-_RULES: tuple[Callable[[AssetDefinition], Iterator[Fault]], ...] = (_key, _kind, _numbers, _parts, partition_faults)
+def _checks(asset: AssetDefinition) -> Iterator[Fault]:
+    read = {dependency.key for dependency in asset.dependencies if dependency.parameter}
+    for check in asset.checks:
+        if (check.rule is None) == (not check.function):
+            yield f"the check {shown(check.name)} has not exactly one of a function and a rule", "give it one of them"
+        if isinstance(check.rule, References) and check.rule.asset not in read:
+            yield (
+                f"the check {shown(check.name)} compares with {shown(check.rule.asset)}, which it does not read",
+                "make that asset a parameter of the function",
+            )
+        refused = unfit(check, asset.schema) if asset.schema else None
+        if refused is not None:
+            message, _, cure = refused.message.removeprefix("no result: ").partition("; ")
+            yield f"the check {shown(check.name)}: {message}", cure or "correct the check, or the declared schema"
+
+
+_RULES: tuple[Callable[[AssetDefinition], Iterator[Fault]], ...] = (
+    _key,
+    _kind,
+    _numbers,
+    _parts,
+    _checks,
+    partition_faults,
+)
 
 
 # Rules about several assets
@@ -162,6 +189,23 @@ def _dependencies(project: Project) -> Iterator[Problem]:
                 faults.append((f"{named}{message}", cure))
             for message, cure in faults:
                 yield Problem(asset.file, asset.line, asset.key, message, cure)
+
+
+def _references(project: Project) -> Iterator[Problem]:
+    """Columns that checks look for in other assets, as far as those declare theirs."""
+    schemas = {asset.key: [column.name for column in asset.schema] for asset in project.assets if asset.schema}
+    for asset in project.assets:
+        for check in asset.checks:
+            rule = check.rule
+            if not isinstance(rule, References) or rule.asset not in schemas:
+                continue
+            known = schemas[rule.asset]
+            for name in rule.to:
+                if name not in known:
+                    near = get_close_matches(name, known, 1)
+                    cure = f"did you mean {near[0]}?" if near else f"it has {', '.join(known[:10])}"
+                    message = f"the check {shown(check.name)}: {rule.asset} has no column {shown(name)}"
+                    yield Problem(asset.file, asset.line, asset.key, message, cure)
 
 
 def _cycles(project: Project) -> Iterator[Problem]:

@@ -20,6 +20,7 @@ import msgspec
 from arco.assets import (
     AssetDefinition,
     AssetKind,
+    CheckDefinition,
     Custom,
     Dependency,
     Dimension,
@@ -43,10 +44,13 @@ from arco.sdk._values import (
 )
 from arco.sdk._where import Where
 
-__all__ = ["CONTEXT", "Asset", "Reference", "define", "key_of"]
+__all__ = ["CONTEXT", "AnyCheck", "Asset", "Reference", "define", "key_of"]
 
 P = ParamSpec("P")
 R = TypeVar("R")
+
+AnyCheck = Check[..., Any] | CheckDefinition
+"""A function that is a check, or a rule."""
 
 CONTEXT = "context"
 """The parameter that gets the context instead of data."""
@@ -62,7 +66,7 @@ class Asset(Generic[P, R]):
         function: Callable[P, R] | None,
         definitions: tuple[AssetDefinition, ...],
         where: Where,
-        checks: Mapping[str, tuple[Check[..., Any], ...]],
+        checks: Mapping[str, tuple[AnyCheck, ...]],
     ) -> None:
         if function is not None:
             update_wrapper(self, function)
@@ -139,7 +143,7 @@ def define(
         "line": where.line,
     }
     definitions: list[AssetDefinition] = []
-    checks: dict[str, tuple[Check[..., Any], ...]] = {}
+    checks: dict[str, tuple[AnyCheck, ...]] = {}
     for output in outputs:
         definition, named = _output(where, namespace, common, **output)
         definitions.append(definition)
@@ -163,16 +167,19 @@ def _output(
     owners: Iterable[str] = (),
     tags: Mapping[str, str] | None = None,
     schema: Mapping[str, str] | None = None,
-    checks: Iterable[Check[..., Any]] = (),
+    checks: Iterable[AnyCheck] = (),
     gating: GatingPolicy | str | None = None,
     renamed_from: str | Iterable[str] = (),
-) -> tuple[AssetDefinition, tuple[Check[..., Any], ...]]:
+) -> tuple[AssetDefinition, tuple[AnyCheck, ...]]:
     """One definition, and the checks it names."""
     key = key_of(where, namespace, name)
+    if isinstance(checks, Check | CheckDefinition):
+        where.refuse(f"the checks of {key} are a single one", "write it as a list")
     checks = tuple(checks)
     for check in checks:
-        if not isinstance(check, Check):
-            where.refuse(f"{key} has a {_type(check)} among its checks", "decorate the function with @check")
+        if not isinstance(check, Check | CheckDefinition):
+            cure = "decorate the function with @check, or use a rule such as not_null('id')"
+            where.refuse(f"{key} has a {_type(check)} among its checks", cure)
     former = (renamed_from,) if isinstance(renamed_from, str) else tuple(renamed_from)
     if isinstance(owners, str):
         where.refuse(f"the owners of {key} are one text", "write them as a list")

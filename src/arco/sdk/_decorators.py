@@ -6,8 +6,7 @@ from datetime import timedelta
 from typing import Any, NoReturn, ParamSpec, TypeVar, overload
 
 from arco.assets import AssetKind, Dimension, GatingPolicy, SecretRef
-from arco.sdk._asset import CONTEXT, Asset, Reference, define
-from arco.sdk._check import Check
+from arco.sdk._asset import CONTEXT, AnyCheck, Asset, Reference, define
 from arco.sdk._values import Retries
 from arco.sdk._where import Where, refuse_unknown
 
@@ -21,7 +20,7 @@ _OUTSIDE = ("name", "description", "owners", "tags", "schema", "renamed_from")
 _RUNNING = ("partitions", "retries", "timeout", "heartbeat", "secrets")
 _INPUTS = ("deps", "ins")
 
-Checks = Iterable[Check[..., Any]]
+Checks = Iterable[AnyCheck]
 Seconds = float | timedelta
 
 

@@ -64,6 +64,7 @@ Exceptions = Iterable["type[BaseException] | str"] | type[BaseException] | str
 
 _ONE_A_DAY = re.compile(r"\d+\s+\d+\s+.*", re.DOTALL)
 _NOT_NULL = " not null"
+_PII = " pii"
 
 
 # Partitions
@@ -293,13 +294,18 @@ def secret(name: str, variable: str = "") -> SecretRef:
 
 
 def columns_of(schema: Mapping[str, str]) -> tuple[SchemaColumn, ...]:
-    """Columns from `{"id": "long not null", "name": "string"}`."""
+    """Columns from `{"id": "long not null", "email": "string pii"}`; `pii` marks personal data."""
     columns = []
     for name, text in schema.items():
-        kind = text.strip()
-        required = kind.lower().endswith(_NOT_NULL)
-        columns.append(SchemaColumn(name, kind[: -len(_NOT_NULL)].strip() if required else kind, nullable=not required))
+        kind, is_personal = _without(text.strip(), _PII)
+        kind, is_required = _without(kind, _NOT_NULL)
+        columns.append(SchemaColumn(name, kind, nullable=not is_required, pii=is_personal))
     return tuple(columns)
+
+
+def _without(text: str, ending: str) -> tuple[str, bool]:
+    has_it = text.lower().endswith(ending)
+    return text[: -len(ending)].strip() if has_it else text, has_it
 
 
 def _policy(name: str, default: GatingAction, **actions: GatingAction) -> GatingPolicy:

@@ -190,7 +190,8 @@ def _attach(
     named: set[int] = set()
     for definition, made in placed:
         for check in made.checks.get(definition.key, ()):
-            by_key.setdefault(definition.key, []).append(check.definition)
+            found = check if isinstance(check, CheckDefinition) else check.definition
+            by_key.setdefault(definition.key, []).append(found)
             named.add(id(check))
     problems: list[Problem] = []
     for check in checks:

@@ -54,6 +54,10 @@ class OutputPlace(Part, frozen=True):
     materialization_id: str
     location: str
     """The folder of this version, with a slash at its end."""
+    pii: tuple[str, ...] = ()
+    """Columns that the catalog knows to hold personal data."""
+    history: dict[str, tuple[float, ...]] = {}
+    """What earlier good versions had, newest first, by the checks that compare with it."""
 
 
 class PinnedFile(Part, frozen=True):

@@ -26,6 +26,7 @@ from arco.domains.orchestration import (
 )
 from arco.log import Place, Receipt
 from arco.runtime import OpenLog, Workspace
+from arco.servo._check_facts import with_check_facts
 from arco.servo._controllers import Watch
 from arco.servo._deployed import find_code_version
 from arco.servo._envelope import sign_envelope
@@ -82,6 +83,7 @@ class Work:
             envelope = await make_envelope(
                 self._log.replica, claim, project, self._workspace.scope, self._secret, self._workspace.runtime.now()
             )
+            envelope = await with_check_facts(envelope, self._log.replica, self._workspace.logs["catalog"].replica)
             return sign_envelope(self._secret, envelope)
         except ArcoError as error:
             await self._workspace.decide("activity", ReapAttempt(claim.attempt_id, error.message), actor="servo")

@@ -32,10 +32,12 @@ from arco.assets import (
 from arco.core import SECOND, Invalid, LostObject, PartitionKey
 from arco.sdk import CheckResult, Context, add_to_path, find_asset, find_check, unpack_code
 from arco.worker._errors import ImportFailed, SecretMissing
+from arco.worker._measuring import EMPTY, Table, measured, views_of
 from arco.worker._messages import (
     CheckAnswer,
     InputPin,
     InputValue,
+    MeasuredOutput,
     OutputPlace,
     Report,
     SeenVersion,
@@ -43,7 +45,7 @@ from arco.worker._messages import (
     Task,
     WrittenOutput,
 )
-from arco.worker._values import load_value, store_value
+from arco.worker._values import Stored, load_value, store_value
 
 __all__ = ["Executor", "PythonExecutor", "Signals"]
 
@@ -94,11 +96,15 @@ class PythonExecutor:
         places = {place.asset_key: place for place in task.outputs}
         outputs: list[WrittenOutput] = []
         checks: list[CheckAnswer] = []
+        measured: list[MeasuredOutput] = []
         for asset in task.definitions:
-            made = values[asset.key]
-            outputs.append(self._store(asset, places[asset.key], made))
+            made, place = values[asset.key], places[asset.key]
+            stored = store_value(made, place.location, self._files.write, asset.schema)
+            outputs.append(WrittenOutput(asset.key, stored.files, stored.schema))
             checks.extend(self._check(asset, outputs[-1], made, context))
-        return Report(task.attempt_id, outputs=tuple(outputs), checks=tuple(checks))
+            if any(check.rule is not None for check in asset.checks):
+                measured.append(self._measure(task, asset, place, made, stored))
+        return Report(task.attempt_id, outputs=tuple(outputs), checks=tuple(checks), measured=tuple(measured))
 
     def _call(self, task: Task, asset: AssetDefinition, context: Context) -> dict[str, Any]:
         """What the function returns, by asset."""
@@ -139,16 +145,14 @@ class PythonExecutor:
         with ThreadPoolExecutor(min(len(pins), READ_AT_ONCE)) as pool:
             return list(pool.map(lambda pin: load_value([file.path for file in pin.files], self._files.read), pins))
 
-    def _store(self, asset: AssetDefinition, place: OutputPlace, value: Any) -> WrittenOutput:
-        stored = store_value(value, place.location, self._files.write, asset.schema)
-        return WrittenOutput(asset.key, stored.files, stored.schema)
-
     def _check(
         self, asset: AssetDefinition, written: WrittenOutput, value: Any, context: Context
     ) -> Sequence[CheckAnswer]:
-        """What the checks say of a value. One that raises gave no result, and is a result all the same."""
+        """What functions say of a value. One that raises gave no result, and is a result all the same."""
         answers = []
         for check in asset.checks:
+            if check.rule is not None:
+                continue
             # A reader was used up by storing it.
             paths = [file.path for file in written.files]
             seen = load_value(paths, self._files.read) if _is_used_up(value) else value
@@ -160,6 +164,24 @@ class PythonExecutor:
                 message = f"the check raised {type(error).__name__}: {str(error)[:1000]}"
                 answers.append(CheckAnswer(asset.key, check.name, None, message))
         return answers
+
+    def _measure(
+        self, task: Task, asset: AssetDefinition, place: OutputPlace, value: Any, stored: Stored
+    ) -> MeasuredOutput:
+        def load(parameter: str) -> Any:
+            given = next(one for one in task.inputs if one.parameter == parameter)
+            loaded = dict(enumerate(self._values(given.pins)))
+            return _relation(parameter, loaded)
+
+        table: Table | str = f"the asset returned {type(value).__name__} and no table; check it with a function"
+        if stored.table is not None:
+            table = Table(stored.table.schema.names, lambda: stored.table)
+        elif _is_used_up(value):
+            paths = [file.path for file in stored.files]
+            table = Table(value.schema.names, lambda: load_value(paths, self._files.read))
+        elif isinstance(value, list) and not value:
+            table = EMPTY
+        return measured(asset, place, table, views_of(task.inputs), load, self._files.write)
 
     def _query(self, task: Task, asset: AssetDefinition) -> dict[str, Any]:
         """The result of a query, whose inputs are relations by the names of their parameters."""
@@ -283,9 +305,13 @@ def _relation(name: str, value: Any) -> Any:
     import pyarrow as pa
 
     if isinstance(value, dict):
-        return pa.concat_tables([_relation(name, part) for part in value.values()], promote_options="default")
+        parts = [_relation(name, part) for part in value.values()]
+        tables = [part if isinstance(part, pa.Table) else pa.table(part) for part in parts]
+        return pa.concat_tables(tables, promote_options="default")
     if isinstance(value, list) and all(isinstance(row, dict) for row in value):
         return pa.Table.from_pylist(value)
+    if isinstance(value, pa.RecordBatchReader):
+        return value.read_all()
     if value is None or isinstance(value, str | int | float | bool | list):
         raise Invalid(f"the input {name} is {type(value).__name__} and no table, so that no query can read it")
     return value

@@ -17,7 +17,7 @@ from typing import Final
 
 import msgspec
 
-from arco.assets import AssetDefinition
+from arco.assets import AssetDefinition, NoValue
 
 __all__ = [
     "HEAD",
@@ -30,6 +30,7 @@ __all__ = [
     "Idle",
     "InputPin",
     "InputValue",
+    "MeasuredOutput",
     "OutputPlace",
     "PinnedFile",
     "RaisedError",
@@ -62,6 +63,7 @@ class OutputPlace(msgspec.Struct, frozen=True):
     partition_key: str
     materialization_id: str
     location: str
+    pii: tuple[str, ...] = ()
 
 
 class PinnedFile(msgspec.Struct, frozen=True):
@@ -186,6 +188,16 @@ class CheckAnswer(msgspec.Struct, frozen=True):
     actual: str | None = None
 
 
+class MeasuredOutput(msgspec.Struct, frozen=True):
+    """What the rules of an asset need to know of an output."""
+
+    asset_key: str
+    values: dict[str, int | float | NoValue | None]
+    """By the names of measures and queries."""
+    samples: dict[str, str] = {}
+    """What became of samples, by check."""
+
+
 class RaisedError(msgspec.Struct, frozen=True):
     lineage: tuple[str, ...]
     """The classes of the exception, most special first, as `module.Class`."""
@@ -200,6 +212,8 @@ class Report(msgspec.Struct, frozen=True, tag=True):
     outputs: tuple[WrittenOutput, ...] = ()
     seen: tuple[SeenVersion, ...] = ()
     checks: tuple[CheckAnswer, ...] = ()
+    """What functions answered."""
+    measured: tuple[MeasuredOutput, ...] = ()
 
 
 class Idle(msgspec.Struct, frozen=True, tag=True):

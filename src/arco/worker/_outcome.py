@@ -9,8 +9,20 @@ from typing import Final
 
 import msgspec
 
-from arco.assets import AssetDefinition, CheckDefinition, GatingAction, GatingPolicy, Retries, SchemaColumn, Severity
-from arco.core import ArcoError, Refused, fingerprint
+from arco.assets import (
+    AssetDefinition,
+    CheckDefinition,
+    Facts,
+    GatingAction,
+    GatingPolicy,
+    Retries,
+    SchemaColumn,
+    Severity,
+    Verdict,
+    judge,
+    rule_name,
+)
+from arco.core import ArcoError, Refused
 from arco.domains.execution import (
     AssetObserved,
     ColumnStats,
@@ -20,7 +32,7 @@ from arco.domains.execution import (
 )
 from arco.domains.lineage import EdgeRecord, LineageRecorded, PartitionRef
 from arco.domains.orchestration import FinishTask, Outcome, TaskFailure, TaskLog
-from arco.domains.quality.events import CheckExecuted, Gating
+from arco.domains.quality.events import CheckExecuted, Gating, check_id
 from arco.servo._envelope import Envelope, InputValue, OutputPlace, inputs_fingerprint
 from arco.servo._failures import classify
 from arco.worker._errors import ChecksFailed, DriverLost, SchemaViolation
@@ -32,7 +44,6 @@ __all__ = [
     "Times",
     "as_raised",
     "cancelled",
-    "check_id",
     "failed",
     "finished",
     "gate",
@@ -66,21 +77,16 @@ class Times(msgspec.Struct, frozen=True):
     finished_at: int
 
 
-def check_id(asset_id: str, name: str) -> str:
-    """A check keeps its id as long as its asset and its name do."""
-    return f"check_{fingerprint([asset_id, name])[:32]}"
-
-
-def gate(policy: GatingPolicy | None, check: CheckDefinition, passed: bool | None) -> Gating | None:
+def gate(policy: GatingPolicy | None, name: str, severity: Severity, passed: bool | None) -> Gating | None:
     """What is done about a result; None for one that passed. A check that gave no result blocks at the least."""
     if passed:
         return None
     policy = policy or DEFAULT_GATING
-    action = policy.actions.get(check.severity, policy.default)
+    action = policy.actions.get(severity, policy.default)
     if passed is None and _ORDER[action] < _ORDER[GatingAction.BLOCK_DOWNSTREAM]:
-        return Gating(GatingAction.BLOCK_DOWNSTREAM, policy.name, f"the check {check.name} gave no result")
+        return Gating(GatingAction.BLOCK_DOWNSTREAM, policy.name, f"the check {name} gave no result")
     said = "gave no result" if passed is None else "failed"
-    return Gating(action, policy.name, f"the check {check.name} {said} with severity {check.severity}")
+    return Gating(action, policy.name, f"the check {name} {said} with severity {severity}")
 
 
 def as_raised(error: ArcoError) -> RaisedError:
@@ -129,7 +135,7 @@ def finished(envelope: Envelope, report: Report, times: Times, log: TaskLog | No
         outputs = tuple(_outputs(envelope, report, times, mask))
     except Refused as error:
         return failed(envelope, as_raised(error), times, log, mask)
-    checks = tuple(_checks(envelope, report.checks, times, mask))
+    checks = tuple(_checks(envelope, report, times, mask))
     worst = max(
         (check.gating.action for check in checks if check.gating is not None),
         key=_ORDER.__getitem__,
@@ -304,22 +310,58 @@ def _observations(envelope: Envelope, report: Report, times: Times, mask: Mask) 
 # Checks
 
 
-def _checks(envelope: Envelope, answers: Iterable[CheckAnswer], times: Times, mask: Mask) -> Iterator[CheckExecuted]:
+def _checks(envelope: Envelope, report: Report, times: Times, mask: Mask) -> Iterator[CheckExecuted]:
     """A result for every check of every output: one that was not answered gave no result."""
-    answered = {(answer.asset_key, answer.name): answer for answer in answers}
+    answered = {(answer.asset_key, answer.name): answer for answer in report.checks}
     places = {place.asset_key: place for place in envelope.outputs}
     for asset in envelope.definitions:
         place = places.get(asset.key)
-        for check in asset.checks if place is not None else ():
-            answer = answered.get((asset.key, check.name)) or CheckAnswer(asset.key, check.name, None)
-            yield _executed(envelope, asset, check, answer, places[asset.key], times, mask)
+        if place is None:
+            continue
+        judged = _judged(envelope, asset, place, report, times)
+        for check in asset.checks:
+            verdict = judged.get(check.name) or _said(check, answered.get((asset.key, check.name)))
+            yield _executed(envelope, asset, check, verdict, place, times, mask)
+
+
+def _said(check: CheckDefinition, answer: CheckAnswer | None) -> Verdict:
+    if answer is None:
+        return Verdict(None, check.severity)
+    return Verdict(answer.passed, check.severity, answer.message, answer.expected, answer.actual)
+
+
+def _judged(
+    envelope: Envelope, asset: AssetDefinition, place: OutputPlace, report: Report, times: Times
+) -> dict[str, Verdict]:
+    """What the rules of an asset make of what was measured."""
+    measured = next((one for one in report.measured if one.asset_key == asset.key), None)
+    if measured is None:
+        return {}
+    written = next((one for one in report.outputs if one.asset_key == asset.key), None)
+    facts = Facts(_columns(written), times.started_at, envelope.window_end, place.history)
+    views = {given.asset_key: given.parameter for given in envelope.inputs if given.parameter}
+    found = {}
+    for check in asset.checks:
+        if check.rule is not None:
+            verdict = judge(check, measured.values, facts, views)
+            told = "; ".join(text for text in (verdict.message, measured.samples.get(check.name, "")) if text)
+            found[check.name] = msgspec.structs.replace(verdict, message=told)
+    return found
+
+
+def _columns(written: WrittenOutput | None) -> tuple[SchemaColumn, ...] | None:
+    if written is None or not written.schema:
+        return None
+    from arco.worker._schemas import seen_columns
+
+    return seen_columns(written.schema)
 
 
 def _executed(
     envelope: Envelope,
     asset: AssetDefinition,
     check: CheckDefinition,
-    answer: CheckAnswer,
+    verdict: Verdict,
     place: OutputPlace,
     times: Times,
     mask: Mask,
@@ -330,19 +372,19 @@ def _executed(
     return CheckExecuted(
         check_id=check_id(place.asset_id, check.name),
         check_name=check.name,
-        check_type="python",
+        check_type="python" if check.rule is None else rule_name(check.rule),
         asset_id=place.asset_id,
         partition_id=place.partition_id,
         materialization_id=place.materialization_id,
         run_id=envelope.run_id,
         task_id=envelope.task_id,
-        passed=bool(answer.passed),
-        severity=check.severity,
+        passed=bool(verdict.passed),
+        severity=verdict.severity,
         executed_at=times.finished_at,
-        expected_value=text(answer.expected),
-        actual_value=text(answer.actual),
-        message=text(answer.message) or "",
-        gating=gate(asset.gating, check, answer.passed),
+        expected_value=text(verdict.expected),
+        actual_value=text(verdict.actual),
+        message=text(verdict.message) or "",
+        gating=gate(asset.gating, check.name, verdict.severity, verdict.passed),
     )
 
 

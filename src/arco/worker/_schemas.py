@@ -1,15 +1,16 @@
 """Columns of what a driver wrote, in the words of the catalog. Apart because it loads the catalog and Arrow."""
 
+import msgspec
 import pyarrow as pa
 
-from arco.assets import SchemaColumn
+from arco.assets import UNKNOWN, SchemaColumn
 from arco.catalog import type_text
 from arco.core import Refused
 from arco.domains.catalog import SchemaColumn as CatalogColumn
 from arco.domains.catalog import schema_hash
 from arco.worker._errors import SchemaViolation
 
-__all__ = ["columns_of", "schema_hash_of"]
+__all__ = ["columns_of", "schema_hash_of", "seen_columns"]
 
 
 def columns_of(schema: bytes) -> tuple[SchemaColumn, ...]:
@@ -21,6 +22,15 @@ def columns_of(schema: bytes) -> tuple[SchemaColumn, ...]:
         )
     except Refused as error:
         raise SchemaViolation(error.message) from error
+
+
+def seen_columns(schema: bytes) -> tuple[SchemaColumn, ...]:
+    """The same for rules: a column in which no value was seen has a type that fits all of them."""
+    fields = pa.ipc.read_schema(pa.BufferReader(schema))
+    return tuple(
+        msgspec.structs.replace(column, type=UNKNOWN) if pa.types.is_null(field.type) else column
+        for field, column in zip(fields, columns_of(schema), strict=True)
+    )
 
 
 def schema_hash_of(columns: tuple[SchemaColumn, ...]) -> str:

@@ -41,9 +41,11 @@ Write = Callable[[str, bytes], None]
 class Stored:
     """What was written for one output."""
 
-    def __init__(self, files: Sequence[WrittenFile] = (), schema: bytes = b"") -> None:
+    def __init__(self, files: Sequence[WrittenFile] = (), schema: bytes = b"", table: Any = None) -> None:
         self.files = tuple(files)
         self.schema = schema
+        self.table = table
+        """The Arrow table that was written; None for what is none, and for a stream."""
 
 
 def store_value(value: Any, location: str, write: Write, declared: Sequence[SchemaColumn] = ()) -> Stored:
@@ -119,7 +121,8 @@ def _table_kind(value: Any) -> str | None:
 
 
 def _store_table(kind: str, value: Any, location: str, write: Write, declared: Sequence[SchemaColumn]) -> Stored:
-    schema, batches = _batches(kind, value, declared)
+    table = _as_table(kind, value, declared)
+    schema, batches = _streamed_batches(value) if table is None else (table.schema, _sliced(table))
     schema = schema.with_metadata({**(schema.metadata or {}), KIND: kind.encode()})
     files: list[WrittenFile] = []
     required = [column.name for column in declared if not column.nullable and column.name in schema.names]
@@ -127,22 +130,26 @@ def _store_table(kind: str, value: Any, location: str, write: Write, declared: S
         path = f"{location}part-{len(files):05d}.parquet"
         write(path, data)
         files.append(_described(path, data))
-    return Stored(files, schema.remove_metadata().serialize().to_pybytes())
+    return Stored(files, schema.remove_metadata().serialize().to_pybytes(), table)
 
 
-def _batches(kind: str, value: Any, declared: Sequence[SchemaColumn]) -> tuple[Any, Iterable[Any]]:
-    """Schema and tables of a value; rows and frames take the declared types, which they cannot say themselves."""
+def _as_table(kind: str, value: Any, declared: Sequence[SchemaColumn]) -> Any:
+    """The value as one table; None for a stream. Rows and frames take the declared types, which they cannot say."""
     import pyarrow as pa
 
     if kind == "reader":
-        return value.schema, (pa.Table.from_batches([batch]) for batch in value)
+        return None
     if kind == "table":
-        table = value if isinstance(value, pa.Table) else pa.Table.from_batches([value])
-    elif kind == "pandas":
-        table = _declared_types(pa.Table.from_pandas(value), declared)
-    else:
-        table = _declared_types(_rows_table(value), declared)
-    return table.schema, _sliced(table)
+        return value if isinstance(value, pa.Table) else pa.Table.from_batches([value])
+    if kind == "pandas":
+        return _declared_types(pa.Table.from_pandas(value), declared)
+    return _declared_types(_rows_table(value), declared)
+
+
+def _streamed_batches(reader: Any) -> tuple[Any, Iterable[Any]]:
+    import pyarrow as pa
+
+    return reader.schema, (pa.Table.from_batches([batch]) for batch in reader)
 
 
 def _rows_table(rows: list[dict[Any, Any]]) -> Any:
