@@ -27,6 +27,7 @@ __all__ = [
     "Dependency",
     "Dimension",
     "DynamicPartitions",
+    "Engine",
     "GatingAction",
     "GatingPolicy",
     "Identity",
@@ -59,6 +60,15 @@ class AssetKind(StrEnum):
     """Somebody else makes it; it is only depended on."""
     OBSERVABLE = "observable"
     """Somebody else makes it, and a function looks at it and tells its data version."""
+
+
+class Engine(StrEnum):
+    """Where the data of an asset is made."""
+
+    PYTHON = "python"
+    """In the driver's own process, of plain values and tables in memory."""
+    SPARK = "spark"
+    """On Spark: its parameters and what it returns are Spark's DataFrames."""
 
 
 class Severity(StrEnum):
@@ -232,6 +242,9 @@ class AssetDefinition(Value, frozen=True):
     unit: str = ""
     """The key under which it runs. Assets of one function share it: one task makes them all."""
     sql: str = ""
+    engine: Engine = Engine.PYTHON
+    spark_conf: dict[str, str] = {}
+    """Settings of the Spark session that makes it."""
     description: str = ""
     owners: tuple[str, ...] = ()
     tags: dict[str, str] = {}
