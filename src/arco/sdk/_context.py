@@ -4,7 +4,7 @@ import logging
 import os
 from collections.abc import Iterator, Mapping
 from datetime import UTC, date, datetime, timedelta
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from arco.assets import Dimension, SecretRef, TimePartitions, partition_text, window_of
 from arco.core import Invalid, NotFound, PartitionKey, Scalar, shown
@@ -90,10 +90,12 @@ class Context:
         materialization_ids: Mapping[str, str] | None = None,
         signals: Signals | None = None,
         environ: Mapping[str, str] | None = None,
+        spark: Any = None,
     ) -> None:
         self._key = partition_key or PartitionKey.empty()
         self._dimensions = dimensions
         self._signals: Signals = signals or NoSignals()
+        self._spark = spark
         self.run_id = run_id
         self.task_key = task_key
         self.attempt = attempt
@@ -122,6 +124,13 @@ class Context:
                 begin, end = window_of(dimension.partitions, value)
                 return TimeWindow(_EPOCH + timedelta(microseconds=begin), _EPOCH + timedelta(microseconds=end))
         raise Invalid("the asset has no time partitions, so there is no window; give it partitions=daily(...)")
+
+    @property
+    def spark(self) -> Any:
+        """The Spark session of this task, with settings and temporary views of its own. It is not to be stopped."""
+        if self._spark is None:
+            raise Invalid("the asset does not run on Spark, so there is no session; give it engine='spark'")
+        return self._spark
 
     def heartbeat(self) -> None:
         """Say that the function is alive. Needed only if it holds the interpreter for longer than `heartbeat`."""

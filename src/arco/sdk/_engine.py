@@ -38,7 +38,7 @@ def engine_of(where: Where, function: Callable[..., Any] | None, said: Engine | 
     return Engine.SPARK if is_spark else Engine.PYTHON
 
 
-def spark_conf_of(where: Where, engine: Engine, conf: Mapping[str, Any] | None) -> dict[str, str]:
+def spark_conf_of(where: Where, engine: Engine, conf: Mapping[Any, Any] | None) -> dict[str, str]:
     """Settings of a session as Spark takes them: texts by name."""
     if not conf:
         return {}

@@ -69,6 +69,8 @@ class InputPin(Part, frozen=True):
     partition_key: str
     materialization_id: str
     files: tuple[PinnedFile, ...] = ()
+    schema_hash: str = ""
+    """The same for versions with the same columns; empty for what is no table."""
 
 
 class InputValue(Part, frozen=True):

@@ -116,7 +116,7 @@ async def _input(view: View, given: Input, planned: PlanTaskRow, written: Mappin
                 "more; trigger the run again"
             )
         files = tuple(PinnedFile(file.path, file.row_count, file.size_bytes) for file in row.files)
-        pins.append(InputPin(pin.partition_id, pin.partition_key, version, files))
+        pins.append(InputPin(pin.partition_id, pin.partition_key, version, files, row.schema_hash))
     return InputValue(
         given.asset_id, given.asset_key, given.parameter, given.is_partitioned, given.mapping, tuple(pins)
     )

@@ -18,6 +18,7 @@ from typing import Final
 import msgspec
 
 from arco.assets import AssetDefinition
+from arco.spark import Progress, SparkSettings
 
 __all__ = [
     "HEAD",
@@ -75,6 +76,7 @@ class InputPin(msgspec.Struct, frozen=True):
     partition_key: str
     materialization_id: str
     files: tuple[PinnedFile, ...] = ()
+    schema_hash: str = ""
 
 
 class InputValue(msgspec.Struct, frozen=True):
@@ -116,6 +118,9 @@ class Setup(msgspec.Struct, frozen=True, tag=True):
     store_options: dict[str, str]
     tenant: str
     workspace: str
+    scratch: str = ""
+    """A folder of this driver alone, for what it need not keep."""
+    spark: SparkSettings = SparkSettings()
 
     def __repr__(self) -> str:
         return f"Setup(archive={self.archive!r})"
@@ -144,6 +149,8 @@ class Ready(msgspec.Struct, frozen=True, tag=True):
 
 class Beat(msgspec.Struct, frozen=True, tag=True):
     """A sign of life."""
+
+    progress: Progress | None = None
 
 
 class WrittenStats(msgspec.Struct, frozen=True):
