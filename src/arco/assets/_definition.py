@@ -266,6 +266,11 @@ class AssetDefinition(Value, frozen=True):
     file: str = ""
     line: int = 0
 
+    @property
+    def is_on_spark(self) -> bool:
+        """Whether Spark makes it. A query is Spark's, also in a definition that is older than engines."""
+        return self.engine is Engine.SPARK or self.kind is AssetKind.SQL
+
 
 class Project(Value, frozen=True):
     """The definitions of one code version, sorted by key."""

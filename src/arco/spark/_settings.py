@@ -7,7 +7,6 @@ yarn, k8s://https://host:6443        what HADOOP_CONF_DIR or the Kubernetes serv
 sc://host:15002                      a server of Spark Connect; the driver then needs no Java
 """
 
-import re
 from collections.abc import Iterable
 from typing import Final
 
@@ -15,13 +14,9 @@ import msgspec
 
 from arco.core import Invalid, shown
 
-__all__ = ["DEFAULT_MASTER", "Progress", "SparkSettings", "check_master", "parse_conf"]
+__all__ = ["DEFAULT_MASTER", "Progress", "SparkSettings", "parse_conf"]
 
 DEFAULT_MASTER: Final = "local[*]"
-
-_MASTER: Final = re.compile(
-    r"local(\[(\*|\d+)(,\s*\d+)?\])?|local-cluster\[.*\]|yarn|(spark|sc)://[^\s@]+|k8s://[^\s@]+"
-)
 
 
 class SparkSettings(msgspec.Struct, frozen=True):
@@ -51,16 +46,6 @@ class Progress(msgspec.Struct, frozen=True, omit_defaults=True):
     bytes_written: int = 0
     ui: str = ""
     """Address of Spark's own pages about it."""
-
-
-def check_master(text: str) -> str:
-    """The text if it can be a master; `Invalid` if not."""
-    if _MASTER.fullmatch(text) is None:
-        raise Invalid(
-            f"{shown(text)} is no Spark master; write local[*], spark://host:7077, yarn, k8s://https://host:6443, or "
-            "sc://host:15002 for Spark Connect"
-        )
-    return text
 
 
 def parse_conf(pairs: Iterable[str]) -> dict[str, str]:

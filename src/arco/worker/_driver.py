@@ -24,7 +24,6 @@ from typing import Any, Final, NoReturn
 
 import msgspec
 
-from arco.assets import Engine
 from arco.sdk import Cancelled
 from arco.worker._executor import Executor, PythonExecutor
 from arco.worker._messages import (
@@ -227,7 +226,7 @@ class Executors:
         self._spark: Executor | None = None
 
     def of(self, task: Task) -> Executor:
-        if task.definitions[0].engine is not Engine.SPARK:
+        if not task.definitions[0].is_on_spark:
             return self.python
         if self._spark is None:
             from arco.worker._spark import SparkExecutor

@@ -38,6 +38,7 @@ from arco.worker._pool import DriverPool, StorePlace, WarmDriver
 __all__ = ["Worker", "WorkerOptions"]
 
 MAX_BEAT_SECONDS: Final = 10.0
+PROGRESS_SECONDS: Final = 3.0
 FIRST_BACKOFF: Final = 0.1
 MAX_BACKOFF: Final = 10.0
 
@@ -282,11 +283,12 @@ class Worker:
 
     async def _beat(self, attempt: Attempt) -> None:
         """Say that it is alive until it is over; end it when the answer is to."""
-        every = min(attempt.envelope.heartbeat_seconds / 4, MAX_BEAT_SECONDS)
+        longest = min(attempt.envelope.heartbeat_seconds / 4, MAX_BEAT_SECONDS)
         while True:
-            await asyncio.sleep(every)
+            # Whoever has something to tell is looked at by somebody, perhaps.
+            await asyncio.sleep(longest if attempt.progress is None else min(longest, PROGRESS_SECONDS))
             try:
-                answer = await self._control.heartbeat(attempt.envelope)
+                answer = await self._control.heartbeat(attempt.envelope, attempt.progress)
             except Conflict as error:
                 if is_stale(error):
                     attempt.end(Ending.STALE, "it is not this worker's any more")
@@ -322,7 +324,8 @@ class Worker:
 
 
 def _engine(envelope: Envelope) -> Engine:
-    return envelope.definitions[0].engine if envelope.definitions else Engine.PYTHON
+    is_on_spark = bool(envelope.definitions) and envelope.definitions[0].is_on_spark
+    return Engine.SPARK if is_on_spark else Engine.PYTHON
 
 
 def _outcome(
