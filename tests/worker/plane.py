@@ -83,6 +83,7 @@ class World:
 
     def __init__(self, folder: Path, source: str, *, files: Mapping[str, str] | None = None) -> None:
         self.folder = folder
+        self.patience = 60.0
         self.runtime = AsyncRuntime()
         self.store = LocalStore(folder / "store")
         self.plane = Plane()
@@ -172,7 +173,7 @@ class World:
 
     async def until(self, condition: Callable[[], bool]) -> None:
         """Wait for something the plane hears; a test that hangs fails."""
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(self.patience):
             while not condition():
                 await asyncio.sleep(0.005)
 

@@ -12,7 +12,8 @@ import pytest
 from arco.assets import All, AssetKind, Dependency, SchemaColumn
 from arco.domains.orchestration import FailureCategory, FinishTask, Outcome
 from arco.sdk import daily
-from arco.servo._envelope import InputPin, InputValue, PinnedFile
+from arco.servo import Progress
+from arco.servo._envelope import Envelope, InputPin, InputValue, PinnedFile
 from tests.worker.plane import check_of, definition, input_of, reads
 from tests.worker.warm import WarmWorld, on_spark
 
@@ -83,6 +84,12 @@ SOURCE = """
         frame = context.spark.range(1)
         context.spark.stop()
         return frame
+    @asset(namespace="n", engine="spark")
+    def merges(context):
+        new = context.spark.range(2).withColumn("n", F.lit(1))
+        before = context.previous
+        return new if before is None else before.union(new).groupBy("id").agg(F.sum("n").cast("int").alias("n"))
+
     HELPER = 3
     def plus(x): return x + HELPER
 
@@ -141,6 +148,11 @@ def files_of(world: WarmWorld, result: FinishTask) -> list[Path]:
     return [root / file.path for file in result.outputs[0].files]
 
 
+def pid_of(world: WarmWorld, envelope: Envelope) -> str:
+    """The process that ran `conf`."""
+    return next(line for line in world.log_of(envelope).splitlines() if line.startswith("pid "))
+
+
 def made_by(world: WarmWorld, name: str) -> FinishTask:
     made = definition(name) if name == "rows" else on_spark(name)
     return succeeded(world.do(world.envelope(definitions=(made,))))
@@ -184,7 +196,7 @@ def test_a_driver_stays_warm_and_every_task_has_a_session_of_its_own(world: Warm
     told = [world.log_of(envelope).splitlines() for envelope in (first, second, third)]
     assert told[0][:2] == ["shuffle 7", "same True True"]
     assert told[1][:2] == ["shuffle 2", "same True True"]
-    assert told[0][2] == told[1][2]
+    assert pid_of(world, first) == pid_of(world, second)
     assert told[2] == ["views []"]
 
 
@@ -314,6 +326,17 @@ def test_one_partition_of_several_has_its_key_too(world: WarmWorld) -> None:
     assert pq.read_schema(files_of(world, result)[0]).names == ["id", "v", "date"]
 
 
+def test_a_merge_sees_the_version_that_it_replaces(world: WarmWorld) -> None:
+    result = made_by(world, "merges")
+    for times in (2, 3):
+        envelope = world.envelope(definitions=(on_spark("merges"),))
+        (pin,) = input_of(world, "x", result).pins
+        place = msgspec.structs.replace(envelope.outputs[0], previous=pin)
+        result = succeeded(world.do(msgspec.structs.replace(envelope, outputs=(place,))))
+        rows = [row for path in files_of(world, result) for row in pq.read_table(path).to_pylist()]
+        assert sorted((row["id"], row["n"]) for row in rows) == [(0, times), (1, times)]
+
+
 def test_a_value_that_is_no_table_is_told(world: WarmWorld) -> None:
     numbers = made_by(world, "numbers")
     made = definition("table", dependencies=(reads("numbers", "n.numbers"),))
@@ -357,20 +380,33 @@ def begun(world: WarmWorld, attempt_id: str) -> None:
     while not any((world.folder / "store").rglob(f"logs/*/{attempt_id}/*")):
         assert time.monotonic() < deadline
         time.sleep(0.05)
-    time.sleep(1)
 
 
-def test_a_cancelled_job_ends_by_its_tag_and_the_driver_stays_warm(world: WarmWorld) -> None:
+def heard(world: WarmWorld, attempt_id: str) -> Progress:
+    """What the control plane hears of a job that runs."""
+    deadline = time.monotonic() + 60
+    while True:
+        found = [progress for known, progress in world.plane.progress if known == attempt_id and progress.tasks_total]
+        if found:
+            return found[-1]
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def test_a_job_tells_how_far_it_is_ends_by_its_tag_and_leaves_the_driver_warm(world: WarmWorld) -> None:
     before = world.envelope(definitions=(on_spark("conf"),))
     succeeded(world.do(before))
     envelope = world.envelope(definitions=(on_spark("endless"),), heartbeat_seconds=4.0)
     world.give(envelope)
     begun(world, envelope.attempt_id)
+    told = heard(world, envelope.attempt_id)
+    assert (told.tasks_total, told.tasks_done) == (2, 0)
+    assert told.stage
     world.plane.cancelled.add(envelope.attempt_id)
     assert world.result(envelope).outcome is Outcome.CANCELLED
     after = world.envelope(definitions=(on_spark("conf"),))
     succeeded(world.do(after))
-    assert world.log_of(before).splitlines()[2] == world.log_of(after).splitlines()[2]
+    assert pid_of(world, before) == pid_of(world, after)
 
 
 def test_a_job_that_takes_too_long_is_ended(world: WarmWorld) -> None:

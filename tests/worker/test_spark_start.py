@@ -34,6 +34,7 @@ def settings(master: str = "local[1]", **conf: str) -> SparkSettings:
 
 def check_failure(folder: Path, category: FailureCategory, *texts: str, **fields: Any) -> None:
     world = World(folder, SOURCE)
+    world.patience = 180.0
     result = world.run_one(world.envelope(definitions=(on_spark("a"),)), **fields)
     assert result.outcome is Outcome.FAILED
     assert result.failure is not None

@@ -44,6 +44,23 @@ class Part(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_field
     """An envelope, or a part of one."""
 
 
+class PinnedFile(Part, frozen=True):
+    path: str
+    row_count: int
+    size_bytes: int
+
+
+class InputPin(Part, frozen=True):
+    """A version of one partition that the task reads. Its files say what kind of value they hold."""
+
+    partition_id: str
+    partition_key: str
+    materialization_id: str
+    files: tuple[PinnedFile, ...] = ()
+    schema_hash: str = ""
+    """The same for versions with the same columns; empty for what is no table."""
+
+
 class OutputPlace(Part, frozen=True):
     """A partition that the task makes, and where."""
 
@@ -54,23 +71,8 @@ class OutputPlace(Part, frozen=True):
     materialization_id: str
     location: str
     """The folder of this version, with a slash at its end."""
-
-
-class PinnedFile(Part, frozen=True):
-    path: str
-    row_count: int
-    size_bytes: int
-
-
-class InputPin(Part, frozen=True):
-    """The version of one partition that the task reads. Its files say what kind of value they hold."""
-
-    partition_id: str
-    partition_key: str
-    materialization_id: str
-    files: tuple[PinnedFile, ...] = ()
-    schema_hash: str = ""
-    """The same for versions with the same columns; empty for what is no table."""
+    previous: InputPin | None = None
+    """The version of this partition that was current when the run began; None if there was none, or nobody asks."""
 
 
 class InputValue(Part, frozen=True):

@@ -186,8 +186,10 @@ class PythonExecutor:
 # What a task gets
 
 
-def context_of(task: Task, signals: Signals, spark: Any = None) -> Context:
-    """The context of a task; `spark` is its session, if it has one."""
+def context_of(
+    task: Task, signals: Signals, spark: Any = None, previous: Callable[[str], Any] | None = None
+) -> Context:
+    """The context of a task. On Spark it has a session, and the versions that it replaces by asset."""
     first = task.definitions[0]
     for ref in first.secrets:
         if ref.provider == "env" and (ref.key or ref.name) not in os.environ:
@@ -204,6 +206,7 @@ def context_of(task: Task, signals: Signals, spark: Any = None) -> Context:
         materialization_ids={place.asset_key: place.materialization_id for place in task.outputs},
         signals=signals,
         spark=spark,
+        previous=previous,
     )
 
 

@@ -56,15 +56,6 @@ MAX_MESSAGE_BYTES: Final = 64 << 20
 # as the other; a driver does not load the control plane's code to know them.
 
 
-class OutputPlace(msgspec.Struct, frozen=True):
-    asset_id: str
-    asset_key: str
-    partition_id: str
-    partition_key: str
-    materialization_id: str
-    location: str
-
-
 class PinnedFile(msgspec.Struct, frozen=True):
     path: str
     row_count: int
@@ -77,6 +68,16 @@ class InputPin(msgspec.Struct, frozen=True):
     materialization_id: str
     files: tuple[PinnedFile, ...] = ()
     schema_hash: str = ""
+
+
+class OutputPlace(msgspec.Struct, frozen=True):
+    asset_id: str
+    asset_key: str
+    partition_id: str
+    partition_key: str
+    materialization_id: str
+    location: str
+    previous: InputPin | None = None
 
 
 class InputValue(msgspec.Struct, frozen=True):

@@ -25,13 +25,15 @@ from arco.spark._place import place_of
 from arco.spark._session import Application, start_application
 from arco.worker._errors import DriverLost, SchemaViolation
 from arco.worker._executor import PythonExecutor, Signals, context_of, is_many
-from arco.worker._messages import InputValue, OutputPlace, Report, Setup, Task, WrittenFile, WrittenOutput
+from arco.worker._messages import InputPin, InputValue, OutputPlace, Report, Setup, Task, WrittenFile, WrittenOutput
 from arco.worker._values import described, null_counts
 
 __all__ = ["SparkExecutor"]
 
 PROGRESS_SECONDS: Final = 1.0
 FOOTER_BYTES: Final = 64 << 10
+PREVIOUS: Final = "previous__"
+"""What the version that is replaced is called among inputs."""
 
 
 class SparkExecutor(PythonExecutor):
@@ -126,7 +128,17 @@ class SparkExecutor(PythonExecutor):
     # What a task gets
 
     def _context(self, task: Task, signals: Signals) -> Context:
-        return context_of(task, signals, spark=self._session)
+        replaced = {place.asset_key: place for place in task.outputs}
+        return context_of(task, signals, self._session, lambda key: self._previous(replaced[key]))
+
+    def _previous(self, place: OutputPlace) -> Any:
+        """The version that this one replaces as a frame; None if there is none, or it has no data."""
+        pin = place.previous
+        if pin is None or not pin.files:
+            return None
+        version = _version(place.asset_id, place.asset_key, pin)
+        self._told |= files_of([version])
+        return read_versions(self._session, self._place, PREVIOUS, [version], with_keys=False)
 
     def _arguments(self, task: Task) -> dict[str, Any]:
         found = {}
@@ -195,18 +207,19 @@ class SparkExecutor(PythonExecutor):
 
 
 def _versions(given: InputValue) -> list[Version]:
-    return [
-        Version(
-            given.asset_key,
-            given.asset_id,
-            pin.partition_id,
-            PartitionKey.parse(pin.partition_key),
-            pin.materialization_id,
-            pin.schema_hash,
-            tuple(SourceFile(file.path, file.size_bytes) for file in pin.files),
-        )
-        for pin in given.pins
-    ]
+    return [_version(given.asset_id, given.asset_key, pin) for pin in given.pins]
+
+
+def _version(asset_id: str, asset_key: str, pin: InputPin) -> Version:
+    return Version(
+        asset_key,
+        asset_id,
+        pin.partition_id,
+        PartitionKey.parse(pin.partition_key),
+        pin.materialization_id,
+        pin.schema_hash,
+        tuple(SourceFile(file.path, file.size_bytes) for file in pin.files),
+    )
 
 
 def _required(asset: AssetDefinition) -> list[str]:
