@@ -194,10 +194,10 @@ def test_a_driver_stays_warm_and_every_task_has_a_session_of_its_own(world: Warm
     for envelope in (first, second, third):
         succeeded(world.do(envelope))
     told = [world.log_of(envelope).splitlines() for envelope in (first, second, third)]
-    assert told[0][:2] == ["shuffle 7", "same True True"]
-    assert told[1][:2] == ["shuffle 2", "same True True"]
+    assert {"shuffle 7", "same True True"} <= set(told[0])
+    assert {"shuffle 2", "same True True"} <= set(told[1])
     assert pid_of(world, first) == pid_of(world, second)
-    assert told[2] == ["views []"]
+    assert "views []" in told[2]
 
 
 def test_a_setting_of_the_whole_application_is_refused_for_an_asset(world: WarmWorld) -> None:

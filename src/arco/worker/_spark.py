@@ -44,17 +44,17 @@ class SparkExecutor(PythonExecutor):
         self._place = place_of(setup.store, setup.store_options, f"{setup.tenant}/{setup.workspace}")
         self._application: Application | None = None
         self._session: Any = None
+        self._busy = threading.Event()
+        """A task runs."""
         self._progress: Progress | None = None
         self._told: dict[str, str] = {}
         """What the files that the task reads belong to."""
 
     def run(self, task: Task, signals: Signals) -> Report:
         application = self._application or self._start()
-        over = threading.Event()
         try:
             self._session = application.open(task.attempt_id, task.definitions[0].spark_conf)
-            watching = threading.Thread(target=self._watch, args=(application, over), name="arco-progress", daemon=True)
-            watching.start()
+            self._busy.set()
             return super().run(task, signals)
         except Cancelled:
             # The signal may have come in the middle of an answer of Java's: what is left of it would be the next one.
@@ -63,7 +63,7 @@ class SparkExecutor(PythonExecutor):
         except BaseException as error:
             raise self._reported(application, error) from error
         finally:
-            over.set()
+            self._busy.clear()
             self._session, self._progress, self._told = None, None, {}
             if not self.unfit:
                 self._close(application)
@@ -93,6 +93,7 @@ class SparkExecutor(PythonExecutor):
             raise
         self.children = frozenset({application.pid} - {0})
         self._application = application
+        threading.Thread(target=self._watch, args=(application,), name="arco-progress", daemon=True).start()
         return application
 
     def _close(self, application: Application) -> None:
@@ -117,13 +118,20 @@ class SparkExecutor(PythonExecutor):
             return error
         return gone or translated(error, self._told)
 
-    def _watch(self, application: Application, over: threading.Event) -> None:
-        """Asks how far it is in a thread of its own: Spark may be slow to answer, and beats must not wait for it."""
-        while not over.wait(PROGRESS_SECONDS):
+    def _watch(self, application: Application) -> None:
+        """Ask how far it is, in a thread of its own: Spark may be slow to answer, and beats must not wait for it.
+
+        One thread for all tasks: each that speaks with Java keeps a connection, also after its end.
+        """
+        pause = threading.Event()
+        while True:
+            self._busy.wait()
+            pause.wait(PROGRESS_SECONDS)
             try:
-                self._progress = application.progress()
+                found = application.progress() if self._busy.is_set() else None
             except Exception:  # noqa: BLE001 - nothing depends on it
                 return
+            self._progress = found if self._busy.is_set() else None
 
     # What a task gets
 
