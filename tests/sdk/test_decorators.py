@@ -160,10 +160,10 @@ def test_several_assets_of_one_function() -> None:
 def test_queries() -> None:
     @sql_asset(partitions=daily("2025-01-01"))
     def totals(orders: str) -> str:
-        return f"select count(*) from {orders} where day = $date"
+        return f"select count(*) from {orders} where day = :date"
 
     assert totals.definition.kind is AssetKind.SQL
-    assert totals.definition.sql == "select count(*) from orders where day = $date"
+    assert totals.definition.sql == "select count(*) from orders where day = :date"
     assert totals.definition.dependencies == (Dependency("orders", "orders"),)
     text = sql_asset(name="simple", sql="select * from o", ins={"o": "sales.orders"}, deps=["sales.first"])
     assert text.definition.sql == "select * from o"

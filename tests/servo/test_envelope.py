@@ -46,7 +46,9 @@ ENVELOPE = Envelope(
     issued_at=NOW,
     expires_at=NOW + MINUTE,
     inputs=(
-        InputValue("B", "n.b", "b", True, "date: all", (InputPin("part_2", "", "N", (PinnedFile("data/x", 3, 10),)),)),
+        InputValue(
+            "B", "n.b", "b", True, "date: all", (InputPin("part_2", "", "N", (PinnedFile("data/x", 3, 10),), "hash"),)
+        ),
     ),
     partition_key="date=d:2025-01-01",
     window_start=1,

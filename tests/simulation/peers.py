@@ -10,7 +10,7 @@ from typing import Any
 from arco.core import Superseded, Unavailable
 from arco.log import Command, Place, Receipt, Subscription
 from arco.runtime import OpenLog
-from arco.servo import Beat, Servo
+from arco.servo import Beat, Pulse, Servo
 from tests.simulation.network import Network, SimForwarder
 from tests.simulation.node import Node
 from tests.simulation.scheduler import Process, SimRuntime
@@ -55,10 +55,10 @@ class SimPeers:
         covered: int = await self._call(address, f"publish {place.log}", work)
         return covered
 
-    async def beat(self, address: str, place: Place, attempt_id: str, token: str) -> Beat:
+    async def beat(self, address: str, place: Place, attempt_id: str, token: str, pulse: Pulse) -> Beat:
         async def work(plane: Plane) -> Beat:
             plane.servo.check_callback(attempt_id, token)
-            return await plane.servo.work.beat_here(attempt_id)
+            return await plane.servo.work.beat_here(attempt_id, pulse)
 
         beat: Beat = await self._call(address, f"relay {attempt_id}", work)
         return beat

@@ -75,10 +75,10 @@ def watching_servo(world: "RunsWorld") -> Iterator[None]:
             _check_reap(world, _runtime(self._workspace), intent)
         await carry_out(self, intent)
 
-    async def seen_beat_here(self: Work, attempt_id: str) -> Any:
+    async def seen_beat_here(self: Work, attempt_id: str, *pulse: Any) -> Any:
         runtime = _runtime(self._workspace)
         began = runtime.boottime()
-        found = await beat_here(self, attempt_id)
+        found = await beat_here(self, attempt_id, *pulse)
         world.beats[runtime.process.name, attempt_id] = began
         return found
 

@@ -11,7 +11,7 @@ from arco.core import SECOND, Conflict, PartitionKey, Unavailable, new_ulid, par
 from arco.domains.orchestration import FinishTask
 from arco.runtime import AsyncRuntime
 from arco.sdk import pack_code
-from arco.servo import Beat
+from arco.servo import Beat, Progress
 from arco.servo._envelope import Envelope, InputPin, InputValue, OutputPlace, PinnedFile, data_location, sign_envelope
 from arco.servo._tokens import callback_token
 from arco.storage import LocalStore, RequestCounts, Role, RoleStore, Scope
@@ -31,6 +31,7 @@ class Plane:
         self.claims: list[int] = []
         self.sessions: list[tuple[str, str]] = []
         self.beats: list[str] = []
+        self.progress: list[tuple[str, Progress]] = []
         self.cancelled: set[str] = set()
         self.stale: set[str] = set()
         self.archives: dict[str, bytes] = {}
@@ -54,8 +55,10 @@ class Plane:
             await asyncio.sleep(0.002)
         return self._pop(slots)
 
-    async def heartbeat(self, envelope: Envelope) -> Beat:
+    async def heartbeat(self, envelope: Envelope, progress: Progress | None = None) -> Beat:
         self.beats.append(envelope.attempt_id)
+        if progress is not None:
+            self.progress.append((envelope.attempt_id, progress))
         self._check(envelope)
         return Beat(envelope.attempt_id in self.cancelled, "somebody wanted it")
 
@@ -80,6 +83,7 @@ class World:
 
     def __init__(self, folder: Path, source: str, *, files: Mapping[str, str] | None = None) -> None:
         self.folder = folder
+        self.patience = 60.0
         self.runtime = AsyncRuntime()
         self.store = LocalStore(folder / "store")
         self.plane = Plane()
@@ -169,7 +173,7 @@ class World:
 
     async def until(self, condition: Callable[[], bool]) -> None:
         """Wait for something the plane hears; a test that hangs fails."""
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(self.patience):
             while not condition():
                 await asyncio.sleep(0.005)
 

@@ -111,12 +111,10 @@ def test_partitions_arrive_by_key_where_the_mapping_may_select_several(tmp_path:
         assert list(found) == ["date=2025-01-01", "date=2025-01-02"][:count]
 
 
-def test_functions_of_several_assets_observations_and_queries(tmp_path: Path) -> None:
+def test_functions_of_several_assets_and_observations(tmp_path: Path) -> None:
     world = World(
         tmp_path,
         """
-        from arco.sdk import sql_asset
-
         @multi_asset(namespace="n", outputs=[output("z"), output("b")])
         def both():
             return 1, [{"x": 2}]
@@ -135,13 +133,6 @@ def test_functions_of_several_assets_observations_and_queries(tmp_path: Path) ->
     ]
     assert [(o.asset_key, o.data_version) for o in second.observations] == [("n.seen", "v7")]
     assert second.outputs == ()
-    query = definition(
-        "q", kind=AssetKind.SQL, function="", sql="select sum(x) as s from b", dependencies=(reads("b", "n.b"),)
-    )
-    envelope = world.envelope(definitions=(query,), inputs=(input_of(world, "b", first, key="n.b"),))
-    third = world.run_one(envelope)
-    assert third.outcome is Outcome.SUCCEEDED, third.failure
-    assert third.outputs[0].row_count == 1
 
 
 # Checks

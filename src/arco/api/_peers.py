@@ -14,7 +14,7 @@ import msgspec
 from arco.api._internal import HEARTBEAT, Covered, SyncCompact, unpack_frames
 from arco.core import ArcoError, Invalid, OutcomeUnknown, Runtime, ServiceIdentity, Unauthenticated, Unavailable
 from arco.log import Command, Place, Receipt, is_http, parse_position
-from arco.servo import CALLBACK, RELAYED, Beat
+from arco.servo import CALLBACK, RELAYED, Beat, Pulse
 from arco.wire import unpack_error
 
 __all__ = ["HttpPeers"]
@@ -82,10 +82,10 @@ class HttpPeers:
             raise _unreachable(address, error) from error
         raise _refusal(address, response) or Unavailable(f"{address} answered with status {response.status_code}")
 
-    async def beat(self, address: str, place: Place, attempt_id: str, token: str) -> Beat:
+    async def beat(self, address: str, place: Place, attempt_id: str, token: str, pulse: Pulse) -> Beat:
         """Pass a sign of life on to the process that leads the log."""
         path = f"/work/attempts/{quote(attempt_id, safe='')}/beats"
-        request = self._request("POST", address, place, path, b"", BEAT)
+        request = self._request("POST", address, place, path, msgspec.json.encode(pulse), BEAT)
         request.headers.update({CALLBACK: token, RELAYED: "1"})
         try:
             response = await self._client.send(request)

@@ -19,7 +19,7 @@ from arco.api._host import Host
 from arco.api._internal import BASE, Admit, answering, decode_body
 from arco.core import Invalid, NotFound
 from arco.runtime import Workspace
-from arco.servo import CALLBACK, RELAYED, Claimed, Claims, Result, Servo, Session
+from arco.servo import CALLBACK, RELAYED, Claimed, Claims, Pulse, Result, Servo, Session
 from arco.storage import ObjectMissing, Role
 
 __all__ = ["work_routes"]
@@ -40,12 +40,13 @@ def work_routes(admitted: Admit, host: Host) -> list[Route]:
         return _claimed(await servo_of(workspace).work.claim(asked.id, asked.slots, asked.wait_seconds))
 
     async def beats(request: Request) -> Response:
-        workspace, _ = await admitted(request)
+        workspace, body = await admitted(request)
         servo, attempt = servo_of(workspace), request.path_params["attempt_id"]
         token = request.headers.get(CALLBACK, "")
         servo.check_callback(attempt, token)
+        pulse = decode_body(body, Pulse) if body else Pulse()
         relayed = request.headers.get(RELAYED) == "1"
-        beat = await (servo.work.beat_here(attempt) if relayed else servo.work.beat(attempt, token))
+        beat = await (servo.work.beat_here(attempt, pulse) if relayed else servo.work.beat(attempt, token, pulse))
         return Response(msgspec.json.encode(beat), media_type="application/json")
 
     async def result(request: Request) -> Response:

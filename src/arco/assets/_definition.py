@@ -28,6 +28,7 @@ __all__ = [
     "Dependency",
     "Dimension",
     "DynamicPartitions",
+    "Engine",
     "GatingAction",
     "GatingPolicy",
     "Identity",
@@ -60,6 +61,15 @@ class AssetKind(StrEnum):
     """Somebody else makes it; it is only depended on."""
     OBSERVABLE = "observable"
     """Somebody else makes it, and a function looks at it and tells its data version."""
+
+
+class Engine(StrEnum):
+    """Where the data of an asset is made."""
+
+    PYTHON = "python"
+    """In the driver's own process, of plain values and tables in memory."""
+    SPARK = "spark"
+    """On Spark: its parameters and what it returns are Spark's DataFrames."""
 
 
 class Severity(StrEnum):
@@ -239,6 +249,9 @@ class AssetDefinition(Value, frozen=True):
     unit: str = ""
     """The key under which it runs. Assets of one function share it: one task makes them all."""
     sql: str = ""
+    engine: Engine = Engine.PYTHON
+    spark_conf: dict[str, str] = {}
+    """Settings of the Spark session that makes it."""
     description: str = ""
     owners: tuple[str, ...] = ()
     tags: dict[str, str] = {}
@@ -259,6 +272,11 @@ class AssetDefinition(Value, frozen=True):
     """Hash of the function, what it calls and the lock file."""
     file: str = ""
     line: int = 0
+
+    @property
+    def is_on_spark(self) -> bool:
+        """Whether Spark makes it. A query is Spark's, also in a definition that is older than engines."""
+        return self.engine is Engine.SPARK or self.kind is AssetKind.SQL
 
 
 class Project(Value, frozen=True):

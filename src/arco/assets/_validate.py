@@ -11,7 +11,7 @@ from difflib import get_close_matches
 
 import msgspec
 
-from arco.assets._definition import AssetDefinition, AssetKind, Project, Severity
+from arco.assets._definition import AssetDefinition, AssetKind, Engine, Project, Severity
 from arco.assets._fit import mapping_faults, partition_faults
 from arco.assets._graph import Graph, place, unit_of
 from arco.assets._lookup import Lookup, resolve
@@ -25,6 +25,7 @@ _RETRIES_MAX = 100
 _SECONDS_MAX = 30 * 86_400.0
 _HEARTBEAT_MIN = 1.0
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_DOLLAR = re.compile(r"\$(\w+)")
 
 Fault = tuple[str, str]
 """What is wrong, and what to do about it."""
@@ -82,6 +83,12 @@ def _kind(asset: AssetDefinition) -> Iterator[Fault]:
         yield f"it is of kind {asset.kind} and has no function", "decorate the function that makes or observes it"
     if asset.kind is AssetKind.SQL and not asset.sql.strip():
         yield "its SQL text is empty", "give sql= or return the text from the function"
+    if asset.kind is AssetKind.SQL and asset.engine is not Engine.SPARK:
+        yield "it is a query and its engine is not Spark", "define it with sql_asset of this version"
+    if asset.kind in (AssetKind.EXTERNAL, AssetKind.OBSERVABLE) and asset.engine is Engine.SPARK:
+        yield f"it is {asset.kind} and has the engine Spark, which makes nothing of it", "remove the engine"
+    if asset.spark_conf and asset.engine is not Engine.SPARK:
+        yield "it has settings of Spark and does not run there", "give engine='spark', or remove them"
     if asset.kind is AssetKind.EXTERNAL and (asset.function or asset.dependencies or asset.sql):
         yield "it is external and yet has a function or dependencies", "make it an asset, or remove them"
     if asset.kind in (AssetKind.EXTERNAL, AssetKind.OBSERVABLE) and asset.checks:
@@ -104,6 +111,14 @@ def _numbers(asset: AssetDefinition) -> Iterator[Fault]:
     if not (_HEARTBEAT_MIN <= asset.heartbeat_seconds <= _SECONDS_MAX) or math.isnan(asset.heartbeat_seconds):
         cure = f"use {_HEARTBEAT_MIN:.0f} to {_SECONDS_MAX:.0f}"
         yield f"the heartbeat time is {asset.heartbeat_seconds} seconds", cure
+
+
+def _query(asset: AssetDefinition) -> Iterator[Fault]:
+    """A name after a dollar sign is no parameter of Spark's; a colon before one is."""
+    names = {dimension.name for dimension in asset.partitions}
+    names |= {f"{name}_{edge}" for name in names for edge in ("start", "end")}
+    for name in sorted(names & set(_DOLLAR.findall(asset.sql))):
+        yield f"its query names the partition as ${name}", f"write :{name}"
 
 
 def _parts(asset: AssetDefinition) -> Iterator[Fault]:
@@ -150,6 +165,7 @@ _RULES: tuple[Callable[[AssetDefinition], Iterator[Fault]], ...] = (
     _key,
     _kind,
     _numbers,
+    _query,
     _parts,
     _checks,
     partition_faults,
@@ -220,7 +236,7 @@ def _units(project: Project) -> Iterator[Problem]:
     first: dict[str, AssetDefinition] = {}
     shared: tuple[tuple[str, Callable[[AssetDefinition], object]], ...] = (
         ("partitions", lambda asset: asset.partitions),
-        ("function", lambda asset: (asset.kind, asset.function, asset.sql)),
+        ("function", lambda asset: (asset.kind, asset.function, asset.sql, asset.engine, asset.spark_conf)),
         ("dependencies", lambda asset: asset.dependencies),
         ("retries", lambda asset: asset.retries),
         ("time-outs", lambda asset: (asset.timeout_seconds, asset.heartbeat_seconds)),

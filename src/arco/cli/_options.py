@@ -19,6 +19,7 @@ __all__ = [
     "LogArgument",
     "LogName",
     "LogOption",
+    "MasterOption",
     "NamespaceArgument",
     "OwnersOption",
     "PartitionsOption",
@@ -28,6 +29,7 @@ __all__ = [
     "RequestKeyOption",
     "RunArgument",
     "SelectionArgument",
+    "SparkConfOption",
     "StoreOption",
     "StoreOptionsOption",
     "TableArgument",
@@ -50,6 +52,14 @@ class LogName(StrEnum):
 
 LogArgument = Annotated[LogName | None, typer.Argument(help="Only this log; both if none is named.")]
 LogOption = Annotated[LogName | None, typer.Option("--log", help="The log, where it does not follow from the table.")]
+MasterOption = Annotated[
+    str | None,
+    typer.Option("--master", metavar="URL", help="Where Spark runs: local[*], spark://..., yarn, k8s://..., sc://..."),
+]
+SparkConfOption = Annotated[
+    list[str] | None,
+    typer.Option("--spark-conf", metavar="NAME=VALUE", help="A setting of Spark, such as spark.driver.memory=4g."),
+]
 LimitOption = Annotated[int, typer.Option("--limit", min=0, help="Rows at most; 0 for all.")]
 
 NamespaceArgument = Annotated[

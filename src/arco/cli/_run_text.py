@@ -19,6 +19,7 @@ __all__ = [
     "failure_text",
     "hint_lines",
     "input_text",
+    "progress_text",
     "run_facts",
     "run_time",
     "shown_partition",
@@ -135,14 +136,27 @@ def run_facts(run: RunDetail, now: int) -> Text:
     )
 
 
-def tasks_grid(tasks: Iterable[TaskSummary], now: int) -> Table:
-    return grid(
-        ["task", "state", "attempt", "time", "worker"],
-        [
-            [task.task_key, state_text(task.state), str(task.attempt or "-"), task_time(task, now), task.worker]
-            for task in tasks
-        ],
-    )
+def progress_text(task: TaskSummary) -> str | None:
+    """`3 of 8 tasks, 1,200 rows`: how far a running task has come, if that is known."""
+    found = task.progress
+    if found is None:
+        return None
+    told = [f"{found.tasks_done:,} of {found.tasks_total:,} tasks"] if found.tasks_total else []
+    told += [f"{found.rows_written:,} rows"] if found.rows_written else []
+    return ", ".join(told) or None
+
+
+def tasks_grid(tasks: Sequence[TaskSummary], now: int) -> Table:
+    rows = [
+        [task.task_key, state_text(task.state), str(task.attempt or "-"), task_time(task, now), task.worker]
+        for task in tasks
+    ]
+    headers = ["task", "state", "attempt", "time", "worker"]
+    progress = [progress_text(task) for task in tasks]
+    if any(progress):
+        headers.append("progress")
+        rows = [[*row, told] for row, told in zip(rows, progress, strict=True)]
+    return grid(headers, rows)
 
 
 def attempts_grid(attempts: Iterable[AttemptInfo], now: int) -> Table:

@@ -16,8 +16,9 @@ import typer
 from arco.cli._command import Session, asks
 from arco.cli._connect import find_server, stored_secret
 from arco.cli._open import open_base, reading
+from arco.cli._options import MasterOption, SparkConfOption
 from arco.cli._output import dump, say
-from arco.core import Invalid, ServiceIdentity, Unavailable
+from arco.core import Invalid, ServiceIdentity, Unavailable, check_master
 
 __all__ = ["app"]
 
@@ -31,13 +32,19 @@ async def worker(
     name: Annotated[
         str | None, typer.Option("--name", help="What this worker is called; one of this name at a time.")
     ] = None,
+    master: MasterOption = None,
+    spark_conf: SparkConfOption = None,
     with_stdin: Annotated[bool, typer.Option("--with-stdin", hidden=True)] = False,
 ) -> None:
     """Run tasks until Ctrl-C.
 
     Finds the server of the workspace as other commands do, and proves itself with ARCO_SERVICE_SECRET or, on local
     disk, with the secret that lies beside the workspaces. Told to end, it lets tasks finish first.
+
+    Assets on Spark run where --master says, else ARCO_SPARK_MASTER, else on all cores of this machine. Each slot that
+    runs one keeps a Java process of its own, with the memory of spark.driver.memory (1g if it is not set).
     """
+    from arco.spark import SparkSettings, parse_conf
     from arco.worker import HttpControlPlane, Worker, WorkerOptions
 
     project, settings = session.project, session.project.loaded.settings
@@ -47,6 +54,7 @@ async def worker(
     secret = settings.service_secret or stored_secret(project.store)
     if not secret:
         raise Invalid("a worker needs the service secret of its servers; set ARCO_SERVICE_SECRET to the same as theirs")
+    spark = SparkSettings(check_master(master or settings.spark_master), parse_conf(spark_conf or []))
     called = name or f"{socket.gethostname()}-{_place(project.folder)}"
     async with reading(project, session.runtime) as reader:
         place = reader.place("activity")
@@ -64,6 +72,7 @@ async def worker(
                 folder=Path(folder),
                 store_options=settings.store_options,
                 slots=slots,
+                spark=spark,
             )
             working = Worker(control, store, options, session.runtime)
             _say(session, url, called, slots, quiet=with_stdin)

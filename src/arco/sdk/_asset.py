@@ -24,6 +24,7 @@ from arco.assets import (
     Custom,
     Dependency,
     Dimension,
+    Engine,
     GatingPolicy,
     SecretRef,
     StaticPartitions,
@@ -32,6 +33,7 @@ from arco.assets import Mapping as PartitionMapping
 from arco.assets import Retries as RetriesDefinition
 from arco.core import AssetKey, Invalid, shown
 from arco.sdk._check import Check
+from arco.sdk._engine import engine_of, spark_conf_of
 from arco.sdk._registry import ASSETS
 from arco.sdk._values import (
     GATING,
@@ -118,6 +120,8 @@ def define(
     heartbeat: float | timedelta = 60.0,
     secrets: Iterable[SecretRef] = (),
     sql: str = "",
+    engine: Engine | str | None = None,
+    spark_conf: Mapping[str, Any] | None = None,
 ) -> Asset[..., Any]:
     """The asset of a function, registered. `outputs` has the arguments of each asset the function makes."""
     namespace = namespace or str(where.names.get("__namespace__", ""))
@@ -128,11 +132,14 @@ def define(
         where.refuse("the asset has no namespace", "give namespace=, or set __namespace__ = '...' in the module")
     dimensions = _dimensions(where, partitions)
     parameters = _parameters(where, function) if kind in _KINDS_WITH_DATA else ()
+    made_by = engine_of(where, function if kind is AssetKind.ASSET else None, engine)
     common: dict[str, Any] = {
         "kind": kind,
         "function": "" if function is None else f"{function.__module__}:{function.__qualname__}",
         "unit": key_of(where, namespace, unit) if unit else "",
         "sql": sql,
+        "engine": made_by,
+        "spark_conf": spark_conf_of(where, made_by, spark_conf),
         "dependencies": _dependencies(where, parameters, deps, ins or {}, dimensions, has_sql=function is None),
         "partitions": dimensions,
         "retries": _retries(where, retries),

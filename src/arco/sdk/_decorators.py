@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Mapping
 from datetime import timedelta
 from typing import Any, NoReturn, ParamSpec, TypeVar, overload
 
-from arco.assets import AssetKind, Dimension, GatingPolicy, SecretRef
+from arco.assets import AssetKind, Dimension, Engine, GatingPolicy, SecretRef
 from arco.sdk._asset import CONTEXT, AnyCheck, Asset, Reference, define
 from arco.sdk._values import Retries
 from arco.sdk._where import Where, refuse_unknown
@@ -19,9 +19,11 @@ _OUTPUT = ("name", "description", "owners", "tags", "schema", "checks", "gating"
 _OUTSIDE = ("name", "description", "owners", "tags", "schema", "renamed_from")
 _RUNNING = ("partitions", "retries", "timeout", "heartbeat", "secrets")
 _INPUTS = ("deps", "ins")
+_ENGINE = ("engine", "spark_conf")
 
 Checks = Iterable[AnyCheck]
 Seconds = float | timedelta
+Conf = Mapping[str, str | int | float | bool]
 
 
 @overload
@@ -47,12 +49,18 @@ def asset(
     heartbeat: Seconds = 60.0,
     secrets: Iterable[SecretRef] = (),
     renamed_from: str | Iterable[str] = (),
+    engine: Engine | str | None = None,
+    spark_conf: Conf | None = None,
 ) -> Callable[[Callable[P, R]], Asset[P, R]]: ...
 
 
 def asset(function: Callable[..., Any] | None = None, /, **arguments: Any) -> Any:
-    """Make a function an asset. Its parameters are its dependencies, its docstring is the description."""
-    known = ("namespace", *_OUTPUT, *_INPUTS, *_RUNNING)
+    """Make a function an asset. Its parameters are its dependencies, its docstring is the description.
+
+    It runs on Spark if a parameter or the result is annotated as Spark's DataFrame, or `engine="spark"` says so;
+    `spark_conf` are settings of its session.
+    """
+    known = ("namespace", *_OUTPUT, *_INPUTS, *_RUNNING, *_ENGINE)
 
     def decorate(function: Callable[..., Any]) -> Asset[..., Any]:
         where = _where("asset", function, arguments, known)
@@ -103,6 +111,8 @@ def multi_asset(
     timeout: Seconds | None = None,
     heartbeat: Seconds = 60.0,
     secrets: Iterable[SecretRef] = (),
+    engine: Engine | str | None = None,
+    spark_conf: Conf | None = None,
 ) -> Callable[[Callable[P, R]], Asset[P, R]]: ...
 
 
@@ -112,7 +122,7 @@ def multi_asset(function: Callable[..., Any] | None = None, /, **arguments: Any)
     `outputs` are names or `output(...)`. The function returns a dictionary by name, or a tuple in their order. `name`
     is what the task is called, by default like the function.
     """
-    known = ("namespace", "outputs", "name", *_INPUTS, *_RUNNING)
+    known = ("namespace", "outputs", "name", *_INPUTS, *_RUNNING, *_ENGINE)
 
     def decorate(function: Callable[..., Any]) -> Asset[..., Any]:
         where = _where("multi_asset", function, arguments, known)
@@ -150,6 +160,7 @@ def sql_asset(
     heartbeat: Seconds = 60.0,
     secrets: Iterable[SecretRef] = (),
     renamed_from: str | Iterable[str] = (),
+    spark_conf: Conf | None = None,
 ) -> Callable[[Callable[P, str]], Asset[P, str]]: ...
 
 
@@ -173,22 +184,26 @@ def sql_asset(
     heartbeat: Seconds = 60.0,
     secrets: Iterable[SecretRef] = (),
     renamed_from: str | Iterable[str] = (),
+    spark_conf: Conf | None = None,
 ) -> Asset[..., str]: ...
 
 
 def sql_asset(function: Callable[..., Any] | None = None, /, **arguments: Any) -> Any:
-    """Make a query an asset: a function that returns SQL text, or `sql_asset(name=..., sql=..., ins=...)`.
+    """Make a query in Spark SQL an asset: a function that returns it, or `sql_asset(name=..., sql=..., ins=...)`.
 
     The query names its dependencies by their parameters. The function is called once, when it is defined, with the name
-    of each parameter. A partition's values are parameters of the query, by dimension: `$date`; for time windows also
-    `$date_start` and `$date_end`.
+    of each parameter. A partition's values are parameters of the query, by dimension: `:date`; for time windows also
+    `:date_start` and `:date_end`.
     """
-    known = ("namespace", "sql", *_OUTPUT, *_INPUTS, *_RUNNING)
+    known = ("namespace", "sql", "spark_conf", *_OUTPUT, *_INPUTS, *_RUNNING)
 
     def decorate(function: Callable[..., Any]) -> Asset[..., Any]:
         where = _where("sql_asset", function, arguments, known)
         output, rest = _split(arguments)
-        return define(AssetKind.SQL, function, where, [_named(output, function)], sql=_sql(where, function), **rest)
+        query = _sql(where, function)
+        return define(
+            AssetKind.SQL, function, where, [_named(output, function)], sql=query, engine=Engine.SPARK, **rest
+        )
 
     if function is not None:
         return decorate(function)
@@ -201,7 +216,7 @@ def sql_asset(function: Callable[..., Any] | None = None, /, **arguments: Any) -
         where.refuse("an asset of SQL text has no name", "give name=")
     if not isinstance(rest["sql"], str) or not rest["sql"].strip():
         where.refuse("the SQL text is empty", "write a query")
-    return define(AssetKind.SQL, None, where, [output], **rest)
+    return define(AssetKind.SQL, None, where, [output], engine=Engine.SPARK, **rest)
 
 
 def external_asset(
@@ -306,7 +321,7 @@ def _as_output(where: Where, one: Mapping[str, Any] | str) -> Mapping[str, Any]:
 def _sql(where: Where, function: Callable[..., Any]) -> str:
     parameters = inspect.signature(function).parameters
     if CONTEXT in parameters:
-        where.refuse("the function of a query gets no context", "use $date and the like for the partition's values")
+        where.refuse("the function of a query gets no context", "use :date and the like for the partition's values")
     text = function(**{name: name for name in parameters})
     if not isinstance(text, str) or not text.strip():
         where.refuse(f"{function.__name__} returned no SQL text", "return the query")

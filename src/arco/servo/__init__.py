@@ -14,7 +14,7 @@ from arco.servo._deployed import (
     list_partitions,
 )
 from arco.servo._envelope import Envelope, open_envelope, sign_envelope
-from arco.servo._protocol import CALLBACK, RELAYED, Beat, Claimed, Claims, Result, Session
+from arco.servo._protocol import CALLBACK, RELAYED, Beat, Claimed, Claims, Progress, Pulse, Result, Session
 from arco.servo._queue import EmbeddedQueue, Queue, WorkerId
 from arco.servo._reading import explain_run, list_runs, list_tasks, plan_info, run_detail, task_detail
 from arco.servo._request import Mode, RunRequest, request_fingerprint
@@ -36,6 +36,8 @@ __all__ = [
     "Envelope",
     "Mode",
     "Planned",
+    "Progress",
+    "Pulse",
     "Queue",
     "Reap",
     "Reconciled",

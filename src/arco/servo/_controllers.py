@@ -10,11 +10,12 @@
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from arco.core import SECOND
 from arco.domains.orchestration import ActiveRunRow, CancelKind, ClaimRow, RunState
+from arco.servo._protocol import Progress
 
 __all__ = ["GRACE", "EndRun", "Intent", "Reap", "Reconciled", "Watch", "Watched", "reconcile"]
 
@@ -54,6 +55,8 @@ class Watched:
     """Its last sign of life, or since when we watch."""
     cancelled: float | None = None
     """Since when its run is being cancelled."""
+    progress: Progress | None = None
+    """How far it had come when it last said so."""
 
 
 @dataclass
@@ -62,11 +65,15 @@ class Watch:
 
     attempts: dict[str, Watched] = field(default_factory=dict)
 
-    def note(self, attempt_id: str, now: float) -> None:
+    def note(self, attempt_id: str, now: float, progress: Progress | None = None) -> None:
         """A sign of life."""
+        known = self.attempts.get(attempt_id) or Watched(now, now)
+        self.attempts[attempt_id] = replace(known, seen=now, progress=progress or known.progress)
+
+    def progress(self, attempt_id: str) -> Progress | None:
+        """How far an attempt has come, if this process hears of it."""
         known = self.attempts.get(attempt_id)
-        since, cancelled = (known.since, known.cancelled) if known else (now, None)
-        self.attempts[attempt_id] = Watched(since, now, cancelled)
+        return known.progress if known is not None else None
 
     def has_heard(self, attempt_id: str, since: float) -> bool:
         """Whether an attempt has shown life since then."""
@@ -79,7 +86,7 @@ class Watch:
         for claim in claims:
             known = self.attempts.get(claim.attempt_id) or Watched(now, now)
             if claim.run_id in cancelling and known.cancelled is None:
-                known = Watched(known.since, known.seen, now)
+                known = replace(known, cancelled=now)
             after[claim.attempt_id] = known
         self.attempts = after
 

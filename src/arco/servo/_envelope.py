@@ -44,6 +44,23 @@ class Part(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_field
     """An envelope, or a part of one."""
 
 
+class PinnedFile(Part, frozen=True):
+    path: str
+    row_count: int
+    size_bytes: int
+
+
+class InputPin(Part, frozen=True):
+    """A version of one partition that the task reads. Its files say what kind of value they hold."""
+
+    partition_id: str
+    partition_key: str
+    materialization_id: str
+    files: tuple[PinnedFile, ...] = ()
+    schema_hash: str = ""
+    """The same for versions with the same columns; empty for what is no table."""
+
+
 class OutputPlace(Part, frozen=True):
     """A partition that the task makes, and where."""
 
@@ -58,21 +75,8 @@ class OutputPlace(Part, frozen=True):
     """Columns that the catalog knows to hold personal data."""
     history: dict[str, tuple[float, ...]] = {}
     """What earlier good versions had, newest first, by the checks that compare with it."""
-
-
-class PinnedFile(Part, frozen=True):
-    path: str
-    row_count: int
-    size_bytes: int
-
-
-class InputPin(Part, frozen=True):
-    """The version of one partition that the task reads. Its files say what kind of value they hold."""
-
-    partition_id: str
-    partition_key: str
-    materialization_id: str
-    files: tuple[PinnedFile, ...] = ()
+    previous: InputPin | None = None
+    """The version of this partition that was current when the run began; None if there was none, or nobody asks."""
 
 
 class InputValue(Part, frozen=True):

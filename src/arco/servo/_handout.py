@@ -9,7 +9,7 @@ from typing import Final, TypeVar
 
 from arco.assets import AssetDefinition, PartitionSpace, Project
 from arco.core import HOUR, SECOND, LostObject, PartitionKey
-from arco.domains.execution import MATERIALIZATIONS, Materialization
+from arco.domains.execution import MATERIALIZATIONS, PARTITIONS, Materialization, Partition
 from arco.domains.orchestration import (
     ATTEMPTS,
     PLAN_TASKS,
@@ -34,6 +34,8 @@ __all__ = ["make_envelope"]
 
 LIFE: Final = 24 * HOUR
 """How long an attempt without a time-out may take before its worker cannot speak for it any more."""
+
+PUBLISHED: Final = "published"
 
 T = TypeVar("T")
 View = Replica | Snapshot
@@ -65,7 +67,7 @@ async def make_envelope(
         code_version=run.code_version,
         code_sha256=project.code_sha256,
         definitions=definitions,
-        outputs=tuple(_output(claim, output) for output in planned.outputs),
+        outputs=tuple([await _output(view, claim, output, run, definitions) for output in planned.outputs]),
         callback_token=callback_token(secret, scope.tenant, scope.workspace, claim.attempt_id, expires),
         issued_at=now,
         expires_at=expires,
@@ -85,8 +87,11 @@ def _there(row: T | None, what: str) -> T:
     return row
 
 
-def _output(claim: ClaimRow, output: Output) -> OutputPlace:
+async def _output(
+    view: View, claim: ClaimRow, output: Output, run: RunRow, definitions: tuple[AssetDefinition, ...]
+) -> OutputPlace:
     made = materialization_id(claim.claimed_at, claim.attempt_id, output.asset_id)
+    is_on_spark = any(asset.is_on_spark for asset in definitions if asset.key == output.asset_key)
     return OutputPlace(
         output.asset_id,
         output.asset_key,
@@ -94,7 +99,27 @@ def _output(claim: ClaimRow, output: Output) -> OutputPlace:
         output.partition_key,
         made,
         data_location(output.asset_id, output.partition_id, made),
+        previous=await _previous(view, output, run) if is_on_spark else None,
     )
+
+
+async def _previous(view: View, output: Output, run: RunRow) -> InputPin | None:
+    """The version that was current when the run was triggered: the same for every attempt, whoever writes meanwhile."""
+    partition: Partition | None = await view.get(PARTITIONS, output.asset_id, output.partition_id)
+    if partition is None or partition.current_materialization_id is None:
+        return None
+    row: Materialization | None = await view.get(
+        MATERIALIZATIONS, output.asset_id, partition.current_materialization_id
+    )
+    began = run.created_at or 0
+    if row is not None and row.completed_at > began:
+        rows: list[Materialization] = await view.rows(MATERIALIZATIONS, output.asset_id)
+        before = [one for one in rows if one.partition_id == output.partition_id and one.completed_at <= began]
+        row = max((one for one in before if one.status == PUBLISHED), key=lambda one: one.version, default=None)
+    if row is None:
+        return None
+    files = tuple(PinnedFile(file.path, file.row_count, file.size_bytes) for file in row.files)
+    return InputPin(output.partition_id, output.partition_key, row.materialization_id, files, row.schema_hash)
 
 
 def _window(definitions: tuple[AssetDefinition, ...], partition_key: str, now: int) -> tuple[int | None, int | None]:
@@ -116,7 +141,7 @@ async def _input(view: View, given: Input, planned: PlanTaskRow, written: Mappin
                 "more; trigger the run again"
             )
         files = tuple(PinnedFile(file.path, file.row_count, file.size_bytes) for file in row.files)
-        pins.append(InputPin(pin.partition_id, pin.partition_key, version, files))
+        pins.append(InputPin(pin.partition_id, pin.partition_key, version, files, row.schema_hash))
     return InputValue(
         given.asset_id, given.asset_key, given.parameter, given.is_partitioned, given.mapping, tuple(pins)
     )

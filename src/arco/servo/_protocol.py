@@ -7,7 +7,7 @@ import msgspec
 from arco.domains.orchestration import FinishTask
 from arco.servo._queue import WorkerId
 
-__all__ = ["CALLBACK", "RELAYED", "Beat", "Claimed", "Claims", "Result", "Session"]
+__all__ = ["CALLBACK", "RELAYED", "Beat", "Claimed", "Claims", "Progress", "Pulse", "Result", "Session"]
 
 CALLBACK: Final = "arco-callback"
 """The header with the token of the attempt."""
@@ -42,6 +42,27 @@ class Result(Session, frozen=True, forbid_unknown_fields=True):
 
 class Claimed(msgspec.Struct, frozen=True):
     envelopes: tuple[str, ...] = ()
+
+
+Count = Annotated[int, msgspec.Meta(ge=0)]
+
+
+class Progress(msgspec.Struct, frozen=True, omit_defaults=True):
+    """How far an attempt has come, as its driver says. Kept in memory, never in the log."""
+
+    tasks_done: Count = 0
+    tasks_total: Count = 0
+    stage: Annotated[str, msgspec.Meta(max_length=100)] = ""
+    rows_written: Count = 0
+    bytes_written: Count = 0
+    ui: Annotated[str, msgspec.Meta(max_length=300)] = ""
+    """Address of the engine's own pages about it."""
+
+
+class Pulse(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    """A sign of life. One without progress may have no body at all."""
+
+    progress: Progress | None = None
 
 
 class Beat(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -25,7 +25,9 @@ from arco.domains.orchestration import (
     TaskState,
     attempt_key,
 )
+from arco.servo._controllers import Watch
 from arco.servo._estimates import estimate_plan
+from arco.servo._protocol import Progress
 from arco.servo._reasons import SkipKind, skip_kind
 from arco.state import Replica, Snapshot
 from arco.wire import (
@@ -40,6 +42,7 @@ from arco.wire import (
     SkipInfo,
     TaskDetail,
     TaskHint,
+    TaskProgress,
     TaskSummary,
 )
 
@@ -139,9 +142,17 @@ async def _summary(view: View, row: RunRow) -> RunSummary:
 
 
 async def list_tasks(
-    view: View, run_id: str, state: str | None = None, cursor: str | None = None, limit: int = 100
+    view: View,
+    run_id: str,
+    state: str | None = None,
+    cursor: str | None = None,
+    limit: int = 100,
+    watch: Watch | None = None,
 ) -> Page[TaskSummary]:
-    """Tasks of a run in the order of their keys; with `state` only those that stand so."""
+    """Tasks of a run in the order of their keys; with `state` only those that stand so.
+
+    `watch` knows how far those have come that run.
+    """
     await find_run(view, run_id)
     place = f"tasks/{run_id}/{state or ''}"
     last = decode_cursor(place, cursor, 1)
@@ -152,7 +163,7 @@ async def list_tasks(
         rows: list[TaskRow] = await view.page(TASKS, run_id, after, limit)
         for row in rows:
             if state is None or row.state == state:
-                items.append(_task(row))
+                items.append(_task(row, watch))
             after = (run_id, row.task_key)
             if len(items) == limit:
                 break
@@ -174,7 +185,7 @@ async def find_task(view: View, run_id: str, task_key: str) -> TaskRow:
     return row
 
 
-async def task_detail(view: View, run_id: str, task_key: str) -> TaskDetail:
+async def task_detail(view: View, run_id: str, task_key: str, watch: Watch | None = None) -> TaskDetail:
     row = await find_task(view, run_id, task_key)
     planned: PlanTaskRow | None = await view.get(PLAN_TASKS, run_id, (run_id, task_key))
     attempts = []
@@ -183,7 +194,7 @@ async def task_detail(view: View, run_id: str, task_key: str) -> TaskDetail:
         if attempt is not None:
             attempts.append(_attempt(number, attempt))
     return TaskDetail(
-        **_task(row).model_dump(),
+        **_task(row, watch).model_dump(),
         upstream=list(planned.upstream) if planned else [],
         downstream=list(planned.downstream) if planned else [],
         inputs=[_input(given) for given in planned.inputs] if planned else [],
@@ -192,7 +203,9 @@ async def task_detail(view: View, run_id: str, task_key: str) -> TaskDetail:
     )
 
 
-def _task(row: TaskRow) -> TaskSummary:
+def _task(row: TaskRow, watch: Watch | None) -> TaskSummary:
+    is_running = watch is not None and row.state == TaskState.RUNNING
+    progress = watch.progress(row.attempt_id) if watch is not None and is_running else None
     return TaskSummary(
         task_key=row.task_key,
         asset_key=row.asset_key,
@@ -208,6 +221,18 @@ def _task(row: TaskRow) -> TaskSummary:
         error=row.error,
         hints=[TaskHint(action=hint.action, command=hint.command or None) for hint in row.hints],
         reason=row.reason,
+        progress=_progress(progress) if progress is not None else None,
+    )
+
+
+def _progress(progress: Progress) -> TaskProgress:
+    return TaskProgress(
+        tasks_done=progress.tasks_done,
+        tasks_total=progress.tasks_total,
+        stage=progress.stage,
+        rows_written=progress.rows_written,
+        bytes_written=progress.bytes_written,
+        ui=progress.ui or None,
     )
 
 

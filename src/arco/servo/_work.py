@@ -32,14 +32,16 @@ from arco.servo._deployed import find_code_version
 from arco.servo._envelope import sign_envelope
 from arco.servo._handout import make_envelope
 from arco.servo._planning import Projects
-from arco.servo._protocol import Beat
+from arco.servo._protocol import Beat, Pulse
 from arco.servo._queue import Queue, WorkerId
 
 __all__ = ["Relay", "Work"]
 
+_PULSE = Pulse()
+
 
 class Relay(Protocol):
-    async def beat(self, address: str, place: Place, attempt_id: str, token: str) -> Beat:
+    async def beat(self, address: str, place: Place, attempt_id: str, token: str, pulse: Pulse) -> Beat:
         """Tell the process that leads the log, which is elsewhere."""
         ...
 
@@ -98,16 +100,16 @@ class Work:
             row, _ = await catalog.read(lambda view: find_code_version(view, code_version))
         return (await self._projects.get(self._workspace, row.manifest)).project
 
-    async def beat(self, attempt_id: str, token: str) -> Beat:
+    async def beat(self, attempt_id: str, token: str, pulse: Pulse = _PULSE) -> Beat:
         """A sign of life of an attempt. `Conflict` if it is over: then its worker stops."""
         log = self._log
         if not log.owning and self._relay is not None:
             address = await log.owner_address()
             if address:
-                return await self._relay.beat(address, log.place, attempt_id, token)
-        return await self.beat_here(attempt_id)
+                return await self._relay.beat(address, log.place, attempt_id, token, pulse)
+        return await self.beat_here(attempt_id, pulse)
 
-    async def beat_here(self, attempt_id: str) -> Beat:
+    async def beat_here(self, attempt_id: str, pulse: Pulse = _PULSE) -> Beat:
         """A sign of life that arrived where the log is led."""
         log = self._log
         if not log.owning:
@@ -118,7 +120,7 @@ class Work:
             claim = await log.replica.get(CLAIMS, WORKSPACE, attempt_id)
         if claim is None:
             raise Conflict(f"the attempt {attempt_id} is over or was never claimed; stop it", code=STALE_ATTEMPT)
-        self._watch.note(attempt_id, self._workspace.runtime.boottime())
+        self._watch.note(attempt_id, self._workspace.runtime.boottime(), pulse.progress)
         run: RunRow | None = await log.replica.get(RUNS, claim.run_id, claim.run_id)
         if run is not None and run.state == RunState.CANCELLING:
             return Beat(cancel=True, reason=run.cancel_reason or "the run was cancelled")

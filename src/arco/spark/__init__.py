@@ -4,4 +4,6 @@ Nothing else imports PySpark. It is an optional dependency (`pip install arco[sp
 inside functions, and a machine without it can still do everything that is not data.
 """
 
-__all__: list[str] = []
+from arco.spark._settings import DEFAULT_MASTER, Progress, SparkSettings, parse_conf
+
+__all__ = ["DEFAULT_MASTER", "Progress", "SparkSettings", "parse_conf"]

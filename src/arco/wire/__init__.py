@@ -117,6 +117,7 @@ from arco.wire._servo import (
     TaskDetail,
     TaskHint,
     TaskLogPage,
+    TaskProgress,
     TaskSummary,
 )
 
@@ -224,6 +225,7 @@ __all__ = [
     "TaskDetail",
     "TaskHint",
     "TaskLogPage",
+    "TaskProgress",
     "TaskSummary",
     "WhoAmI",
     "Written",

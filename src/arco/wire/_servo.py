@@ -34,6 +34,7 @@ __all__ = [
     "TaskDetail",
     "TaskHint",
     "TaskLogPage",
+    "TaskProgress",
     "TaskSummary",
 ]
 
@@ -279,6 +280,19 @@ class TaskHint(Answer):
     """A command that does it, if there is one."""
 
 
+class TaskProgress(Answer):
+    """How far a running task has come, as its engine says."""
+
+    tasks_done: int
+    tasks_total: int
+    """Of the stages that run now."""
+    stage: str
+    rows_written: int
+    bytes_written: int
+    ui: str | None
+    """Address of the engine's own pages about it."""
+
+
 class TaskSummary(Answer):
     task_key: str
     asset_key: str
@@ -298,6 +312,8 @@ class TaskSummary(Answer):
     hints: list[TaskHint]
     reason: str
     """Why it is in the plan; of one that was skipped or cancelled, why."""
+    progress: TaskProgress | None = None
+    """Only while it runs, and if the server that was asked hears of it."""
 
 
 class AttemptInfo(Answer):

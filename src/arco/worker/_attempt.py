@@ -4,6 +4,9 @@ import asyncio
 import contextlib
 from enum import StrEnum
 
+import msgspec
+
+from arco.servo import Progress
 from arco.servo._envelope import Envelope
 from arco.worker._pool import WarmDriver
 
@@ -47,6 +50,12 @@ class Attempt:
         if self._driver is not None:
             self._driver.process.cancel(self.envelope.attempt_id, reason)
             self._killer = asyncio.get_running_loop().create_task(self._kill(self._driver), name="end of a driver")
+
+    @property
+    def progress(self) -> Progress | None:
+        """How far it has come, if its driver says so."""
+        told = self._driver.process.progress if self._driver is not None else None
+        return None if told is None else msgspec.convert(told, Progress, from_attributes=True)
 
     async def over(self) -> None:
         """The driver has answered, or is gone."""

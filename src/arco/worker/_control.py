@@ -9,7 +9,7 @@ from typing import Protocol
 
 from arco.core import Conflict
 from arco.domains.orchestration import STALE_ATTEMPT, FinishTask
-from arco.servo import Beat, Envelope
+from arco.servo import Beat, Envelope, Progress
 
 __all__ = ["ControlPlane", "is_stale"]
 
@@ -23,8 +23,8 @@ class ControlPlane(Protocol):
         """Signed envelopes of up to so many tasks; empty if none is ready within so many seconds."""
         ...
 
-    async def heartbeat(self, envelope: Envelope) -> Beat:
-        """An attempt is alive."""
+    async def heartbeat(self, envelope: Envelope, progress: Progress | None = None) -> Beat:
+        """An attempt is alive, and has come so far."""
         ...
 
     async def finish(self, envelope: Envelope, result: FinishTask, claim: int) -> list[bytes]:

@@ -9,12 +9,14 @@ whole and whether processes or threads live on; if so it says that it is unfit, 
 """
 
 import contextlib
+import glob
 import logging
 import os
 import queue
 import select
 import signal
 import socket
+import subprocess
 import sys
 import threading
 import traceback
@@ -45,7 +47,9 @@ __all__ = ["main"]
 
 FD_VARIABLE: Final = "ARCO_DRIVER_FD"
 CANCEL_SIGNAL: Final = signal.SIGUSR2
-MAX_BEAT_SECONDS: Final = 5.0
+MAX_BEAT_SECONDS: Final = 2.0
+SIGNAL_SECONDS: Final = 3.0
+"""What a task on an engine elsewhere gets to end by the end of its work there, before it is ended here."""
 MAX_TEXT: Final = 100_000
 
 _task_decoder: Final = msgspec.msgpack.Decoder(Task)
@@ -99,6 +103,8 @@ class Driver:
         self._pid = os.getpid()
         self._tasks: queue.SimpleQueue[Task] = queue.SimpleQueue()
         self._current: Task | None = None
+        self._executor: Executor | None = None
+        """Of the current task."""
         self._cancelled = ""
         """Id of the attempt that shall end."""
         self._interruptible = False
@@ -106,9 +112,9 @@ class Driver:
     def serve(self) -> NoReturn:
         setup = self._channel.receive()
         assert isinstance(setup, Setup)
-        surroundings, executor = Surroundings(setup.folder), PythonExecutor(setup)
+        surroundings, executors = Surroundings(setup.folder), Executors(setup)
         try:
-            executor.unpack()
+            executors.python.unpack()
         except BaseException as error:  # noqa: BLE001 - the worker must hear of whatever went wrong
             self._channel.send(Ready(error=_text_of(error)))
             os._exit(1)
@@ -119,17 +125,18 @@ class Driver:
         self._channel.send(Ready())
         while True:
             task = self._tasks.get()
-            report = self._run(executor, task, setup.folder)
+            report = self._run(executors, task, setup.folder)
             _flush()
             self._send_report(report)
-            self._current = None
-            self._channel.send(Idle(executor.unfit or surroundings.unfit()))
+            self._current = self._executor = None
+            self._channel.send(Idle(executors.unfit or surroundings.unfit(executors.children)))
 
-    def _run(self, executor: Executor, task: Task, folder: str) -> Report:
+    def _run(self, executors: "Executors", task: Task, folder: str) -> Report:
         try:
             self._interruptible = True
             self._check_cancelled(task)
-            report = executor.run(task, self)
+            self._executor = executors.of(task)
+            report = self._executor.run(task, self)
             self._check_cancelled(task)
             self._interruptible = False
         except BaseException as error:  # noqa: BLE001 - whatever users raise, SystemExit included, is a result
@@ -180,7 +187,8 @@ class Driver:
                 beat = min(task.heartbeat_seconds / 4, MAX_BEAT_SECONDS) if task is not None else None
                 message = self._channel.receive(beat)
                 if message is None:
-                    self._channel.send(Beat())
+                    executor = self._executor
+                    self._channel.send(Beat(executor.progress() if executor is not None else None))
                 elif isinstance(message, Start):
                     self._current = _task_decoder.decode(message.task)
                     self._tasks.put(self._current)
@@ -195,9 +203,44 @@ class Driver:
         if task is None or task.attempt_id != message.attempt_id:
             return
         self._cancelled = message.attempt_id
+        executor = self._executor
+        if executor is not None and executor.interrupt(message.attempt_id):
+            later = threading.Timer(SIGNAL_SECONDS, self._signal, (task,))
+            later.daemon = True
+            later.start()
+        else:
+            self._signal(task)
+
+    def _signal(self, task: Task) -> None:
         ident = threading.main_thread().ident
-        if ident is not None:
+        if ident is not None and self._current is task:
             signal.pthread_kill(ident, CANCEL_SIGNAL)
+
+
+class Executors:
+    """The executors of a driver. The one for Spark is made when a task needs it: it loads much."""
+
+    def __init__(self, setup: Setup) -> None:
+        self.python = PythonExecutor(setup)
+        self._setup = setup
+        self._spark: Executor | None = None
+
+    def of(self, task: Task) -> Executor:
+        if not task.definitions[0].is_on_spark:
+            return self.python
+        if self._spark is None:
+            from arco.worker._spark import SparkExecutor
+
+            self._spark = SparkExecutor(self._setup)
+        return self._spark
+
+    @property
+    def unfit(self) -> str:
+        return self.python.unfit or (self._spark.unfit if self._spark is not None else "")
+
+    @property
+    def children(self) -> frozenset[int]:
+        return self._spark.children if self._spark is not None else frozenset()
 
 
 class Surroundings:
@@ -216,8 +259,11 @@ class Surroundings:
                 self._files[path] = _stamp(path)
         self._threads = set(threading.enumerate())
 
-    def unfit(self) -> str:
-        """Why the next task would not find things as the first did; empty if it does. Repairs what is cheap to."""
+    def unfit(self, children: frozenset[int]) -> str:
+        """Why the next task would not find things as the first did; empty if it does. Repairs what is cheap to.
+
+        `children` are processes that belong to the driver itself.
+        """
         sys.stdout, sys.stderr = sys.__stdout__, sys.__stderr__
         if dict(os.environ) != self._environment:
             os.environ.clear()
@@ -231,7 +277,7 @@ class Surroundings:
                 return "its code was changed"
         except OSError:
             return "its code or its standard output is gone"
-        if _has_children():
+        if _has_children(children):
             return "processes were left behind"
         left = [t for t in threading.enumerate() if not t.daemon and t not in self._threads and t.is_alive()]
         return "threads were left behind" if left else ""
@@ -242,14 +288,28 @@ def _stamp(path: str) -> tuple[int, int]:
     return stat.st_size, stat.st_mtime_ns
 
 
-def _has_children() -> bool:
+def _has_children(known: frozenset[int]) -> bool:
     """Whether processes live that tasks started. The results of those that ended are nobody's any more."""
     try:
-        while os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG) is not None:
-            pass
+        while (ended := os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)) is not None:
+            if ended.si_pid in known:
+                return True  # what the driver itself needs is gone
+            os.waitid(os.P_PID, ended.si_pid, os.WEXITED | os.WNOHANG)
     except ChildProcessError:
         return False
-    return True
+    return not known or bool(_children() - known)
+
+
+def _children() -> set[int]:
+    """The processes that this one started, with all its threads."""
+    found: set[int] = set()
+    for path in glob.glob("/proc/self/task/*/children"):
+        with contextlib.suppress(OSError), open(path) as file:
+            found.update(int(number) for number in file.read().split())
+    if found or os.path.exists("/proc/self/task"):
+        return found
+    listed = subprocess.run(["pgrep", "-P", str(os.getpid())], capture_output=True, text=True, check=False)
+    return {int(number) for number in listed.stdout.split()}
 
 
 def _flush() -> None:

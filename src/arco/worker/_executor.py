@@ -1,5 +1,5 @@
-"""`Executor`: how a task is carried out inside a driver. `PythonExecutor` calls a function in this process, or hands a
-query to DuckDB; engines that live elsewhere are other executors.
+"""`Executor`: how a task is carried out inside a driver. `PythonExecutor` calls a function in this process and hands it
+plain values; `arco.worker._spark` has the one that hands it DataFrames.
 
 A task is: load what it reads, call what makes it, store what that returned, look at it with the checks. Nothing is
 visible to others until the worker has told of it.
@@ -9,12 +9,10 @@ import asyncio
 import importlib
 import inspect
 import os
-import re
 import sys
 import threading
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any, Final, Protocol
 
@@ -24,13 +22,12 @@ from arco.assets import (
     AssetKind,
     Custom,
     Dependency,
-    TimePartitions,
     Window,
     partition_text,
-    window_of,
 )
-from arco.core import SECOND, Invalid, LostObject, PartitionKey
+from arco.core import Invalid, LostObject, PartitionKey
 from arco.sdk import CheckResult, Context, add_to_path, find_asset, find_check, unpack_code
+from arco.spark import Progress
 from arco.worker._errors import ImportFailed, SecretMissing
 from arco.worker._measuring import EMPTY, Table, measured, views_of
 from arco.worker._messages import (
@@ -47,7 +44,7 @@ from arco.worker._messages import (
 )
 from arco.worker._values import Stored, load_value, store_value
 
-__all__ = ["Executor", "PythonExecutor", "Signals"]
+__all__ = ["Executor", "Files", "PythonExecutor", "Signals", "context_of", "is_many"]
 
 PUT_ATTEMPTS: Final = 5
 READ_AT_ONCE: Final = 8
@@ -64,9 +61,19 @@ class Signals(Protocol):
 class Executor(Protocol):
     unfit: str
     """Why no other task should run here; empty if one may."""
+    children: frozenset[int]
+    """Processes it keeps between tasks."""
 
     def run(self, task: Task, signals: Signals) -> Report:
         """Carry a task out; raises what it raised."""
+        ...
+
+    def interrupt(self, attempt_id: str) -> bool:
+        """Have what runs elsewhere for an attempt end; whether there is such a place. Another thread calls this."""
+        ...
+
+    def progress(self) -> Progress | None:
+        """How far the task has come, as far as that is known. Another thread calls this."""
         ...
 
 
@@ -75,6 +82,7 @@ class PythonExecutor:
 
     def __init__(self, setup: Setup) -> None:
         self.unfit = ""
+        self.children: frozenset[int] = frozenset()
         self._setup = setup
         self._files = Files(setup)
         self._pid = os.getpid()
@@ -89,8 +97,8 @@ class PythonExecutor:
 
     def run(self, task: Task, signals: Signals) -> Report:
         first = task.definitions[0]
-        context = _context(task, signals)
-        values = self._query(task, first) if first.kind is AssetKind.SQL else self._call(task, first, context)
+        context = self._context(task, signals)
+        values = self._make(task, context)
         if first.kind is AssetKind.OBSERVABLE:
             return Report(task.attempt_id, seen=(_seen(first.key, values[first.key]),))
         places = {place.asset_key: place for place in task.outputs}
@@ -98,16 +106,26 @@ class PythonExecutor:
         checks: list[CheckAnswer] = []
         measured: list[MeasuredOutput] = []
         for asset in task.definitions:
-            made, place = values[asset.key], places[asset.key]
-            stored = store_value(made, place.location, self._files.write, asset.schema)
-            outputs.append(WrittenOutput(asset.key, stored.files, stored.schema))
-            checks.extend(self._check(asset, outputs[-1], made, context))
-            if any(check.rule is not None for check in asset.checks):
-                measured.append(self._measure(task, asset, place, made, stored))
+            made = values[asset.key]
+            written, found = self._keep(task, asset, places[asset.key], made)
+            outputs.append(written)
+            checks.extend(self._check(asset, written, made, context))
+            if found is not None:
+                measured.append(found)
         return Report(task.attempt_id, outputs=tuple(outputs), checks=tuple(checks), measured=tuple(measured))
 
-    def _call(self, task: Task, asset: AssetDefinition, context: Context) -> dict[str, Any]:
+    def interrupt(self, attempt_id: str) -> bool:
+        return False
+
+    def progress(self) -> Progress | None:
+        return None
+
+    def _context(self, task: Task, signals: Signals) -> Context:
+        return context_of(task, signals)
+
+    def _make(self, task: Task, context: Context) -> dict[str, Any]:
         """What the function returns, by asset."""
+        asset = task.definitions[0]
         found = self._load(asset.function, lambda module: find_asset(module, asset.key))
         arguments = self._arguments(task)
         if "context" in found.parameters:
@@ -136,7 +154,7 @@ class PythonExecutor:
             if given.parameter:
                 keys = [partition_text(PartitionKey.parse(pin.partition_key)) for pin in given.pins]
                 values = dict(zip(keys, self._values(given.pins), strict=True))
-                found[given.parameter] = values if _is_many(task, given) else next(iter(values.values()), None)
+                found[given.parameter] = values if is_many(task, given) else next(iter(values.values()), None)
         return found
 
     def _values(self, pins: Sequence[InputPin]) -> list[Any]:
@@ -153,10 +171,8 @@ class PythonExecutor:
         for check in asset.checks:
             if check.rule is not None:
                 continue
-            # A reader was used up by storing it.
-            paths = [file.path for file in written.files]
-            seen = load_value(paths, self._files.read) if _is_used_up(value) else value
             try:
+                seen = self._checked(written, value)
                 found = find_check(check.function.partition(":")[0], asset.key, check.name)
                 extra = {"context": context} if "context" in found.parameters else {}
                 answers.append(_answer(asset.key, check.name, _awaited(found.function(seen, **extra))))
@@ -164,6 +180,15 @@ class PythonExecutor:
                 message = f"the check raised {type(error).__name__}: {str(error)[:1000]}"
                 answers.append(CheckAnswer(asset.key, check.name, None, message))
         return answers
+
+    def _keep(
+        self, task: Task, asset: AssetDefinition, place: OutputPlace, value: Any
+    ) -> tuple[WrittenOutput, MeasuredOutput | None]:
+        """Write a value, and measure what its rules ask for."""
+        stored = store_value(value, place.location, self._files.write, asset.schema)
+        has_rules = any(check.rule is not None for check in asset.checks)
+        found = self._measure(task, asset, place, value, stored) if has_rules else None
+        return WrittenOutput(asset.key, stored.files, stored.schema), found
 
     def _measure(
         self, task: Task, asset: AssetDefinition, place: OutputPlace, value: Any, stored: Stored
@@ -183,22 +208,19 @@ class PythonExecutor:
             table = EMPTY
         return measured(asset, place, table, views_of(task.inputs), load, self._files.write)
 
-    def _query(self, task: Task, asset: AssetDefinition) -> dict[str, Any]:
-        """The result of a query, whose inputs are relations by the names of their parameters."""
-        import duckdb
-
-        with duckdb.connect() as connection:
-            for name, value in self._arguments(task).items():
-                connection.register(name, _relation(name, value))
-            used = set(re.findall(r"\$(\w+)", asset.sql))
-            named = {name: value for name, value in _query_parameters(task).items() if name in used}
-            return {asset.key: connection.execute(asset.sql, named).to_arrow_table()}
+    def _checked(self, written: WrittenOutput, value: Any) -> Any:
+        """What a check gets to see."""
+        # A reader was used up by storing it.
+        return load_value([file.path for file in written.files], self._files.read) if _is_used_up(value) else value
 
 
 # What a task gets
 
 
-def _context(task: Task, signals: Signals) -> Context:
+def context_of(
+    task: Task, signals: Signals, spark: Any = None, previous: Callable[[str], Any] | None = None
+) -> Context:
+    """The context of a task. On Spark it has a session, and the versions that it replaces by asset."""
     first = task.definitions[0]
     for ref in first.secrets:
         if ref.provider == "env" and (ref.key or ref.name) not in os.environ:
@@ -214,10 +236,12 @@ def _context(task: Task, signals: Signals) -> Context:
         secrets=first.secrets,
         materialization_ids={place.asset_key: place.materialization_id for place in task.outputs},
         signals=signals,
+        spark=spark,
+        previous=previous,
     )
 
 
-def _is_many(task: Task, given: InputValue) -> bool:
+def is_many(task: Task, given: InputValue) -> bool:
     """Whether a parameter gets values by partition, or the value of the one partition.
 
     Decided by the mapping, so that a function does not get something else on the day there is a second partition.
@@ -298,9 +322,6 @@ def _answer(key: str, name: str, value: Any) -> CheckAnswer:
     return CheckAnswer(key, name, None, f"the check returned {type(value).__name__} and not True, False or CheckResult")
 
 
-# Queries
-
-
 def _relation(name: str, value: Any) -> Any:
     import pyarrow as pa
 
@@ -315,19 +336,6 @@ def _relation(name: str, value: Any) -> Any:
     if value is None or isinstance(value, str | int | float | bool | list):
         raise Invalid(f"the input {name} is {type(value).__name__} and no table, so that no query can read it")
     return value
-
-
-def _query_parameters(task: Task) -> dict[str, Any]:
-    """What a query may name: `$date` for each dimension, `$date_start` and `$date_end` for one of time."""
-    dimensions = {dimension.name: dimension.partitions for dimension in task.definitions[0].partitions}
-    named: dict[str, Any] = {}
-    for name, value in PartitionKey.parse(task.partition_key).dimensions:
-        named[name] = value
-        partitions = dimensions.get(name)
-        if isinstance(partitions, TimePartitions) and isinstance(value, date):
-            for edge, moment in zip(("start", "end"), window_of(partitions, value), strict=True):
-                named[f"{name}_{edge}"] = datetime.fromtimestamp(moment / SECOND, UTC)
-    return named
 
 
 # The store
@@ -355,6 +363,27 @@ class Files:
 
     def write(self, path: str, data: bytes) -> None:
         self._wait(self._create(path, data))
+
+    def read_end(self, path: str, size: int, length: int) -> bytes:
+        """The last so many bytes of an object of this size."""
+        length = min(length, size)
+        data: bytes = self._wait(self._opened().get_range(path, size - length, length))
+        return data
+
+    def listed(self, folder: str) -> list[tuple[str, int]]:
+        """Path and size of what is below a folder, sorted."""
+        found: list[tuple[str, int]] = self._wait(self._list(folder))
+        return found
+
+    def persist(self, paths: Sequence[str]) -> None:
+        """Others wrote these objects; return when they would survive the loss of power."""
+        self._wait(self._persisted(paths))
+
+    async def _list(self, folder: str) -> list[tuple[str, int]]:
+        return sorted([(info.path, info.size) async for info in self._opened().list(folder)])
+
+    async def _persisted(self, paths: Sequence[str]) -> None:
+        await asyncio.gather(*(self._opened().persist(path) for path in paths))
 
     async def _create(self, path: str, data: bytes) -> None:
         from arco.storage import ObjectExists, StoreFailed

@@ -13,7 +13,7 @@ import msgspec
 from arco.core import ArcoError, Runtime, ServiceIdentity, Unauthenticated, Unavailable
 from arco.domains.orchestration import FinishTask
 from arco.log import Place
-from arco.servo import CALLBACK, Beat, Claimed, Claims, Envelope, Result, Session
+from arco.servo import CALLBACK, Beat, Claimed, Claims, Envelope, Progress, Pulse, Result, Session
 from arco.wire import unpack_error
 
 __all__ = ["HttpControlPlane"]
@@ -58,9 +58,10 @@ class HttpControlPlane:
         asked = Claims(self._worker, self._session, slots, wait_seconds)
         return _envelopes(await self._call("POST", "/work/claims", asked, wait_seconds + ANSWER))
 
-    async def heartbeat(self, envelope: Envelope) -> Beat:
+    async def heartbeat(self, envelope: Envelope, progress: Progress | None = None) -> Beat:
         path = f"/work/attempts/{quote(envelope.attempt_id, safe='')}/beats"
-        return msgspec.json.decode(await self._call("POST", path, None, ANSWER, envelope.callback_token), type=Beat)
+        pulse = Pulse(progress) if progress is not None else None
+        return msgspec.json.decode(await self._call("POST", path, pulse, ANSWER, envelope.callback_token), type=Beat)
 
     async def finish(self, envelope: Envelope, result: FinishTask, claim: int) -> list[bytes]:
         path = f"/work/attempts/{quote(envelope.attempt_id, safe='')}/result"

@@ -18,6 +18,7 @@ from typing import Final
 import msgspec
 
 from arco.assets import AssetDefinition, NoValue
+from arco.spark import Progress, SparkSettings
 
 __all__ = [
     "HEAD",
@@ -56,16 +57,6 @@ MAX_MESSAGE_BYTES: Final = 64 << 20
 # as the other; a driver does not load the control plane's code to know them.
 
 
-class OutputPlace(msgspec.Struct, frozen=True):
-    asset_id: str
-    asset_key: str
-    partition_id: str
-    partition_key: str
-    materialization_id: str
-    location: str
-    pii: tuple[str, ...] = ()
-
-
 class PinnedFile(msgspec.Struct, frozen=True):
     path: str
     row_count: int
@@ -77,6 +68,18 @@ class InputPin(msgspec.Struct, frozen=True):
     partition_key: str
     materialization_id: str
     files: tuple[PinnedFile, ...] = ()
+    schema_hash: str = ""
+
+
+class OutputPlace(msgspec.Struct, frozen=True):
+    asset_id: str
+    asset_key: str
+    partition_id: str
+    partition_key: str
+    materialization_id: str
+    location: str
+    pii: tuple[str, ...] = ()
+    previous: InputPin | None = None
 
 
 class InputValue(msgspec.Struct, frozen=True):
@@ -118,6 +121,9 @@ class Setup(msgspec.Struct, frozen=True, tag=True):
     store_options: dict[str, str]
     tenant: str
     workspace: str
+    scratch: str = ""
+    """A folder of this driver alone, for what it need not keep."""
+    spark: SparkSettings = SparkSettings()
 
     def __repr__(self) -> str:
         return f"Setup(archive={self.archive!r})"
@@ -146,6 +152,8 @@ class Ready(msgspec.Struct, frozen=True, tag=True):
 
 class Beat(msgspec.Struct, frozen=True, tag=True):
     """A sign of life."""
+
+    progress: Progress | None = None
 
 
 class WrittenStats(msgspec.Struct, frozen=True):

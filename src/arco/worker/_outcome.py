@@ -35,7 +35,7 @@ from arco.domains.orchestration import FinishTask, Outcome, TaskFailure, TaskLog
 from arco.domains.quality.events import CheckExecuted, Gating, check_id
 from arco.servo._envelope import Envelope, InputValue, OutputPlace, inputs_fingerprint
 from arco.servo._failures import classify
-from arco.worker._errors import ChecksFailed, DriverLost, SchemaViolation
+from arco.worker._errors import ChecksFailed, DriverLost
 from arco.worker._masking import Mask
 from arco.worker._messages import CheckAnswer, RaisedError, Report, WrittenOutput
 
@@ -253,26 +253,11 @@ def _schema_hash(asset: AssetDefinition, written: WrittenOutput) -> str:
     """The identity of the columns, as the catalog makes it; `SchemaViolation` if they are not the declared ones."""
     if not written.schema:
         return ""
-    from arco.worker._schemas import columns_of, schema_hash_of
+    from arco.worker._schemas import check_declared, columns_of, schema_hash_of
 
     columns = columns_of(written.schema)
-    _check_declared(asset, columns)
+    check_declared(asset, columns)
     return schema_hash_of(columns)
-
-
-def _check_declared(asset: AssetDefinition, columns: tuple[SchemaColumn, ...]) -> None:
-    if not asset.schema:
-        return
-    declared = {column.name: column.type for column in asset.schema}
-    found = {column.name: column.type for column in columns}
-    wrong = [
-        f"{name} is declared as {kind} and " + (f"is {found[name]}" if name in found else "is missing")
-        for name, kind in declared.items()
-        if found.get(name) != kind
-    ]
-    wrong += [f"{name} is not declared" for name in found if name not in declared]
-    if wrong:
-        raise SchemaViolation(f"what {asset.key} returned is not what it declares: {'; '.join(wrong)}")
 
 
 def _gated(

@@ -17,6 +17,7 @@ from typing import Final
 
 import msgspec
 
+from arco.spark import Progress
 from arco.worker._driver import FD_VARIABLE
 from arco.worker._errors import DriverLost
 from arco.worker._messages import (
@@ -77,6 +78,8 @@ class DriverProcess:
         self._writer: asyncio.StreamWriter | None = None
         self._why = ""
         """Why this side ended it."""
+        self.progress: Progress | None = None
+        """How far the task had come at the last beat."""
 
     @classmethod
     async def start(cls, setup: Setup, environment: Mapping[str, str]) -> "DriverProcess":
@@ -145,7 +148,7 @@ class DriverProcess:
     async def run(self, task: bytes, heartbeat_seconds: float, sink: Output) -> Report:
         """The report of a task (an encoded `Task`), or `DriverLost`. All it printed has gone into `sink` by then."""
         self._read_output()
-        self._sink, self._kept, self._last_sign = sink, b"", self._loop.time()
+        self._sink, self._kept, self._last_sign, self.progress = sink, b"", self._loop.time(), None
         self._answer = self._loop.create_future()
         try:
             if not self.alive:
@@ -234,7 +237,9 @@ class DriverProcess:
                 if isinstance(message, Idle):
                     if not self._idle.done():
                         self._idle.set_result(message)
-                elif not isinstance(message, Beat) and not self._answer.done():
+                elif isinstance(message, Beat):
+                    self.progress = message.progress
+                elif not self._answer.done():
                     self._answer.set_result(message)
 
     def _send(self, message: FromWorker) -> None:

@@ -22,7 +22,7 @@ from arco.core import Invalid
 from arco.worker._errors import SchemaViolation
 from arco.worker._messages import WrittenFile, WrittenStats
 
-__all__ = ["Stored", "load_value", "store_value"]
+__all__ = ["Stored", "described", "load_value", "null_counts", "store_value"]
 
 VALUE: Final = "value.json"
 KIND: Final = b"arco.kind"
@@ -121,6 +121,9 @@ def _table_kind(value: Any) -> str | None:
 
 
 def _store_table(kind: str, value: Any, location: str, write: Write, declared: Sequence[SchemaColumn]) -> Stored:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
     table = _as_table(kind, value, declared)
     schema, batches = _streamed_batches(value) if table is None else (table.schema, _sliced(table))
     schema = schema.with_metadata({**(schema.metadata or {}), KIND: kind.encode()})
@@ -129,7 +132,7 @@ def _store_table(kind: str, value: Any, location: str, write: Write, declared: S
     for data in _encoded(schema, _without_nulls(batches, required)):
         path = f"{location}part-{len(files):05d}.parquet"
         write(path, data)
-        files.append(_described(path, data))
+        files.append(described(path, len(data), pq.read_metadata(pa.BufferReader(data))))
     return Stored(files, schema.remove_metadata().serialize().to_pybytes(), table)
 
 
@@ -264,12 +267,21 @@ def _without_nulls(tables: Iterable[Any], required: Sequence[str]) -> Iterator[A
         yield table
 
 
-def _described(path: str, data: bytes) -> WrittenFile:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
+def described(path: str, size: int, footer: Any) -> WrittenFile:
+    """A Parquet file by what its footer (a `pyarrow.parquet.FileMetaData`) says."""
+    return WrittenFile(path, size, footer.num_rows, tuple(_stats(footer)[:MAX_STATS]))
 
-    footer = pq.read_metadata(pa.BufferReader(data))
-    return WrittenFile(path, len(data), footer.num_rows, tuple(_stats(footer)[:MAX_STATS]))
+
+def null_counts(footer: Any, names: Sequence[str]) -> dict[str, int]:
+    """How often columns are null in a file, of those of which its footer says so."""
+    places = {footer.schema.column(index).path: index for index in range(footer.num_columns)}
+    found: dict[str, int] = {}
+    for name in names:
+        groups = range(footer.num_row_groups) if name in places else ()
+        stats = [footer.row_group(group).column(places[name]).statistics for group in groups]
+        if all(stat is not None and stat.has_null_count for stat in stats):
+            found[name] = sum(stat.null_count for stat in stats)
+    return found
 
 
 def _stats(footer: Any) -> list[WrittenStats]:

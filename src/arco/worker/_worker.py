@@ -20,13 +20,15 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
+from arco.assets import Engine
 from arco.core import ArcoError, Conflict, Invalid, Refused, Runtime, Unavailable, new_ulid
 from arco.domains.orchestration import FinishTask, TaskLog
 from arco.servo._envelope import Envelope, open_envelope
+from arco.spark import SparkSettings
 from arco.storage import RequestCounts, Role, RoleStore, Scope, Store
 from arco.worker._attempt import Attempt, Ending
 from arco.worker._control import ControlPlane, is_stale
-from arco.worker._errors import DriverLost
+from arco.worker._errors import DRIVER_LOST, DriverLost
 from arco.worker._logs import LogWriter
 from arco.worker._masking import Mask, secret_values
 from arco.worker._messages import RaisedError, Report
@@ -36,6 +38,7 @@ from arco.worker._pool import DriverPool, StorePlace, WarmDriver
 __all__ = ["Worker", "WorkerOptions"]
 
 MAX_BEAT_SECONDS: Final = 10.0
+PROGRESS_SECONDS: Final = 3.0
 FIRST_BACKOFF: Final = 0.1
 MAX_BACKOFF: Final = 10.0
 
@@ -59,6 +62,8 @@ class WorkerOptions:
     """A folder of this worker alone, for code and what drivers need."""
     store_options: Mapping[str, str] = field(default_factory=dict, repr=False)
     slots: int = 4
+    spark: SparkSettings = field(default_factory=SparkSettings)
+    """Where and how assets run that run on Spark."""
     wait_seconds: float = 20.0
     """How long one question for tasks may wait."""
     cancel_grace_seconds: float = 10.0
@@ -93,7 +98,7 @@ class Worker:
         scope = Scope(options.tenant, options.workspace)
         self._store = RoleStore(store, scope, Role.WORKER, RequestCounts())
         place = StorePlace(options.store, options.store_options, options.tenant, options.workspace)
-        self._pool = DriverPool(control, place, options.folder, self._environment, options.slots)
+        self._pool = DriverPool(control, place, options.folder, self._environment, options.slots, options.spark)
         self._queue: asyncio.Queue[bytes] = asyncio.Queue()
         self._idle = 0
         self._changed = asyncio.Event()
@@ -246,7 +251,7 @@ class Worker:
         started = self._runtime.now()
         report: Report | DriverLost | RaisedError
         try:
-            driver.append(await self._pool.acquire(envelope.code_sha256))
+            driver.append(await self._pool.acquire(envelope.code_sha256, _engine(envelope)))
             started = self._runtime.now()
             report = await self._run(attempt, driver[0], log)
         except DriverLost as error:
@@ -278,11 +283,12 @@ class Worker:
 
     async def _beat(self, attempt: Attempt) -> None:
         """Say that it is alive until it is over; end it when the answer is to."""
-        every = min(attempt.envelope.heartbeat_seconds / 4, MAX_BEAT_SECONDS)
+        longest = min(attempt.envelope.heartbeat_seconds / 4, MAX_BEAT_SECONDS)
         while True:
-            await asyncio.sleep(every)
+            # Whoever has something to tell is looked at by somebody, perhaps.
+            await asyncio.sleep(longest if attempt.progress is None else min(longest, PROGRESS_SECONDS))
             try:
-                answer = await self._control.heartbeat(attempt.envelope)
+                answer = await self._control.heartbeat(attempt.envelope, attempt.progress)
             except Conflict as error:
                 if is_stale(error):
                     attempt.end(Ending.STALE, "it is not this worker's any more")
@@ -317,6 +323,11 @@ class Worker:
         return []
 
 
+def _engine(envelope: Envelope) -> Engine:
+    is_on_spark = bool(envelope.definitions) and envelope.definitions[0].is_on_spark
+    return Engine.SPARK if is_on_spark else Engine.PYTHON
+
+
 def _outcome(
     attempt: Attempt, report: Report | DriverLost | RaisedError, times: Times, log: TaskLog | None, mask: Mask
 ) -> FinishTask | None:
@@ -325,6 +336,8 @@ def _outcome(
     if ending in (Ending.STALE, Ending.STOPPED):
         return None
     if isinstance(report, Report) and not report.is_cancelled:
+        if report.error is not None and report.error.lineage[:1] == (DRIVER_LOST,):
+            return lost(envelope, DriverLost(report.error.message), times, log, mask)
         if report.error is not None:
             return failed(envelope, report.error, times, log, mask)
         return finished(envelope, report, times, log, mask)

@@ -5,9 +5,10 @@ from typing import Annotated, Literal
 from fastapi import Path, Query, Request
 
 from arco.api._caller import Caller
-from arco.api._reading import CallerDep, Cursor, Limit, ReadsDep, host_of
+from arco.api._reading import CallerDep, Cursor, Limit, Reads, ReadsDep, host_of
 from arco.api._routing import router
 from arco.api._writing import Writes, WritesDep
+from arco.catalog import NOW
 from arco.core import NotFound
 from arco.domains.orchestration import RUNS, FailurePolicy, TriggerRun
 from arco.servo import (
@@ -15,6 +16,7 @@ from arco.servo import (
     Mode,
     RunRequest,
     Servo,
+    Watch,
     explain_run,
     list_runs,
     list_tasks,
@@ -146,13 +148,18 @@ async def list_run_tasks(
     limit: Limit = 100,
 ) -> Page[TaskSummary]:
     """The tasks of a run, in the order of their keys."""
-    return await reads.activity(lambda view: list_tasks(view, run_id, state, cursor, limit))
+    return await reads.activity(lambda view: list_tasks(view, run_id, state, cursor, limit, _watch(reads)))
 
 
 @runs.get("/runs/{run_id}/task")
 async def get_run_task(reads: ReadsDep, run_id: RunId, task: TaskKey) -> TaskDetail:
     """Show a task of a run with all its attempts."""
-    return await reads.activity(lambda view: task_detail(view, run_id, task))
+    return await reads.activity(lambda view: task_detail(view, run_id, task, _watch(reads)))
+
+
+def _watch(reads: Reads) -> Watch | None:
+    """What is known of attempts beside the log; of the past, nothing is."""
+    return reads.host.servo_of(reads.caller.scope).watch if reads.as_of is NOW else None
 
 
 @runs.get("/runs/{run_id}/logs")

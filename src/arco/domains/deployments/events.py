@@ -74,12 +74,15 @@ class PartitionsDropped(Fact, frozen=True):
     keys: tuple[str, ...]
 
 
-def _as_before(payload: dict[str, Any]) -> dict[str, Any]:
-    """Version 2 has checks that are rules, and columns with personal data."""
-    return payload
+def _with_engine(payload: dict[str, Any]) -> dict[str, Any]:
+    """Version 2 has rules as checks and says which engine makes an asset: Spark makes queries, Python made the rest."""
+    definition = payload["definition"]
+    if definition.get("kind") != "sql":
+        return payload
+    return {**payload, "definition": {**definition, "engine": "spark"}}
 
 
-ASSET_DEFINED = EventType("AssetDefined", AssetDefined, version=2, upcasters={1: _as_before})
+ASSET_DEFINED = EventType("AssetDefined", AssetDefined, version=2, upcasters={1: _with_engine})
 ASSET_REMOVED = EventType("AssetRemoved", AssetRemoved)
 CODE_DEPLOYED = EventType("CodeDeployed", CodeDeployed, audit=("DeployAssets", "deployment"))
 CODE_ROLLED_BACK = EventType("CodeRolledBack", CodeDeployed, audit=("RollbackDeployment", "deployment"))

@@ -1,0 +1,310 @@
+"""`SparkExecutor`: carries out tasks whose parameters and results are DataFrames, on one warm Spark application.
+
+Spark starts with the first such task of a driver. Each task has a session of its own; what it starts carries the
+attempt's id as a tag, by which it is ended when the attempt shall end. A frame is looked at before anything is written:
+what cannot be kept costs no job. After the write the footers of the files tell rows, bytes and statistics.
+
+If the Java process of Spark dies, the driver is lost with it: the attempt was nobody's fault.
+"""
+
+import contextlib
+import threading
+import zipfile
+from collections.abc import Callable
+from datetime import UTC, date, datetime
+from pathlib import Path
+from typing import Any, Final
+
+from arco.assets import AssetDefinition, AssetKind, Dialect, TimePartitions, window_of
+from arco.core import SECOND, ArcoError, PartitionKey
+from arco.sdk import Cancelled, Context
+from arco.spark import Progress
+from arco.spark._errors import translated
+from arco.spark._inputs import SourceFile, Version, files_of, read_versions
+from arco.spark._measuring import Audit
+from arco.spark._outputs import arrow_schema, check_frame, write_frame
+from arco.spark._place import place_of
+from arco.spark._session import Application, start_application
+from arco.worker._errors import DriverLost, SchemaViolation
+from arco.worker._executor import PythonExecutor, Signals, context_of, is_many
+from arco.worker._measuring import keep_samples, views_of
+from arco.worker._messages import (
+    InputPin,
+    InputValue,
+    MeasuredOutput,
+    OutputPlace,
+    Report,
+    Setup,
+    Task,
+    WrittenFile,
+    WrittenOutput,
+)
+from arco.worker._values import described, null_counts
+
+__all__ = ["SparkExecutor"]
+
+PROGRESS_SECONDS: Final = 1.0
+FOOTER_BYTES: Final = 64 << 10
+PREVIOUS: Final = "previous__"
+"""What the version that is replaced is called among inputs."""
+
+
+class SparkExecutor(PythonExecutor):
+    """Implements `Executor`."""
+
+    def __init__(self, setup: Setup) -> None:
+        super().__init__(setup)
+        self._place = place_of(setup.store, setup.store_options, f"{setup.tenant}/{setup.workspace}")
+        self._application: Application | None = None
+        self._session: Any = None
+        self._busy = threading.Event()
+        """A task runs."""
+        self._progress: Progress | None = None
+        self._told: dict[str, str] = {}
+        """What the files that the task reads belong to."""
+        self._frames: dict[str, Any] = {}
+        """What the task reads, by parameter."""
+
+    def run(self, task: Task, signals: Signals) -> Report:
+        application = self._application or self._start()
+        try:
+            self._session = application.open(task.attempt_id, task.definitions[0].spark_conf)
+            self._busy.set()
+            return super().run(task, signals)
+        except Cancelled:
+            # The signal may have come in the middle of an answer of Java's: what is left of it would be the next one.
+            self.unfit = "its task was ended while it spoke with Spark"
+            raise
+        except BaseException as error:
+            raise self._reported(application, error) from error
+        finally:
+            self._busy.clear()
+            self._session, self._progress, self._told, self._frames = None, None, {}, {}
+            if not self.unfit:
+                self._close(application)
+
+    def interrupt(self, attempt_id: str) -> bool:
+        application = self._application
+        if application is None:
+            return False
+        with contextlib.suppress(Exception):  # what cannot be asked any more is ended as a whole
+            application.interrupt(attempt_id)
+        return True
+
+    def progress(self) -> Progress | None:
+        return self._progress
+
+    # The application
+
+    def _start(self) -> Application:
+        scratch = Path(self._setup.scratch or f"{self._setup.folder}.scratch")
+        try:
+            application = start_application(
+                self._setup.spark, f"arco {self._setup.tenant}/{self._setup.workspace}", scratch, self._place.conf
+            )
+            application.add_code(str(_packed(Path(self._setup.folder), scratch)))
+        except BaseException:
+            self.unfit = "Spark did not start"
+            raise
+        self.children = frozenset({application.pid} - {0})
+        self._application = application
+        threading.Thread(target=self._watch, args=(application,), name="arco-progress", daemon=True).start()
+        return application
+
+    def _close(self, application: Application) -> None:
+        """Whatever goes wrong here, the result of the task stands; the next one gets another driver."""
+        try:
+            gone = application.fate()
+            if gone is None:
+                application.close()
+        except Exception as error:  # noqa: BLE001
+            gone = error
+        if gone is not None:
+            self.unfit = f"its Spark is gone: {gone}"
+
+    def _reported(self, application: Application, error: BaseException) -> BaseException:
+        """What is told of an error: the end of Spark itself is the cause of whatever came of it."""
+        gone = application.fate() if isinstance(error, Exception) else None
+        if gone is not None:
+            self.unfit = str(gone)
+        if isinstance(gone, ConnectionError):
+            return DriverLost(str(gone))
+        if isinstance(error, ArcoError):
+            return error
+        return gone or translated(error, self._told)
+
+    def _watch(self, application: Application) -> None:
+        """Ask how far it is, in a thread of its own: Spark may be slow to answer, and beats must not wait for it.
+
+        One thread for all tasks: each that speaks with Java keeps a connection, also after its end.
+        """
+        pause = threading.Event()
+        while True:
+            self._busy.wait()
+            pause.wait(PROGRESS_SECONDS)
+            try:
+                found = application.progress() if self._busy.is_set() else None
+            except Exception:  # noqa: BLE001 - nothing depends on it
+                return
+            self._progress = found if self._busy.is_set() else None
+
+    # What a task gets
+
+    def _context(self, task: Task, signals: Signals) -> Context:
+        replaced = {place.asset_key: place for place in task.outputs}
+        return context_of(task, signals, self._session, lambda key: self._previous(replaced[key]))
+
+    def _previous(self, place: OutputPlace) -> Any:
+        """The version that this one replaces as a frame; None if there is none, or it has no data."""
+        pin = place.previous
+        if pin is None or not pin.files:
+            return None
+        version = _version(place.asset_id, place.asset_key, pin)
+        self._told |= files_of([version])
+        return read_versions(self._session, self._place, PREVIOUS, [version], with_keys=False)
+
+    def _arguments(self, task: Task) -> dict[str, Any]:
+        found = {}
+        for given in task.inputs:
+            if given.parameter:
+                versions = _versions(given)
+                self._told |= files_of(versions)
+                found[given.parameter] = read_versions(
+                    self._session, self._place, given.parameter, versions, with_keys=is_many(task, given)
+                )
+        self._frames = found
+        return dict(found)
+
+    def _make(self, task: Task, context: Context) -> dict[str, Any]:
+        """The frames by asset, all of which can be kept and are as declared."""
+        first = task.definitions[0]
+        made = self._query(task, first) if first.kind is AssetKind.SQL else super()._make(task, context)
+        for asset in task.definitions:
+            frame = check_frame(asset.key, made[asset.key])
+            _check_declared(asset, arrow_schema(asset.key, frame, _required(asset)))
+        return made
+
+    def _query(self, task: Task, asset: AssetDefinition) -> dict[str, Any]:
+        """The frame of a query, whose inputs are views by the names of their parameters."""
+        for name, frame in self._arguments(task).items():
+            frame.createOrReplaceTempView(name)
+        return {asset.key: self._session.sql(asset.sql, args=_query_parameters(task))}
+
+    # What a task returns
+
+    def _keep(
+        self, task: Task, asset: AssetDefinition, place: OutputPlace, value: Any
+    ) -> tuple[WrittenOutput, MeasuredOutput | None]:
+        """Write a frame; what rules ask for rides on the write as far as it can."""
+        rules = [check for check in asset.checks if check.rule is not None]
+        audit = Audit(rules, value, views := views_of(task.inputs))
+        schema = arrow_schema(asset.key, value, _required(asset))
+        write_frame(asset.key, audit.frame, self._place.file(place.location.rstrip("/")))
+        output = WrittenOutput(asset.key, self._written(asset, place), schema)
+        if not rules:
+            return output, None
+        written = self._checked(output, value)
+        frames = {name: _opened(frame) for name, frame in self._frames.items()}
+        values = audit.values(self._session, written, frames)
+        samples = keep_samples(
+            asset, place, values, written.columns, views, self._rows, Dialect.SPARK, self._files.write
+        )
+        return output, MeasuredOutput(asset.key, values, samples)
+
+    def _rows(self, query: str) -> Any:
+        return self._session.sql(query).toArrow()
+
+    def _written(self, asset: AssetDefinition, place: OutputPlace) -> tuple[WrittenFile, ...]:
+        """The files of the version by their footers. Of files without rows the first stands for all, if all are so."""
+        listed = [one for one in self._files.listed(place.location.rstrip("/")) if _is_data(one[0], place.location)]
+        found: list[WrittenFile] = []
+        for path, size in listed:
+            footer = self._footer(path, size)
+            for name, count in null_counts(footer, _required(asset)).items():
+                if count:
+                    raise SchemaViolation(f"the column {name} of {asset.key} may not be null and is so in {count} rows")
+            found.append(described(path, size, footer))
+        kept = tuple(file for file in found if file.row_count) or tuple(found[:1])
+        self._files.persist([file.path for file in kept])
+        return kept
+
+    def _footer(self, path: str, size: int) -> Any:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        if self._place.is_local:
+            return pq.read_metadata(self._place.file(path))
+        end = self._files.read_end(path, size, FOOTER_BYTES)
+        length = int.from_bytes(end[-8:-4], "little") + 8
+        if length > len(end):
+            end = self._files.read_end(path, size, length)
+        return pq.read_metadata(pa.BufferReader(end))
+
+    def _checked(self, written: WrittenOutput, value: Any) -> Any:
+        """Checks see what was written: the frame would be computed once more."""
+        paths = [self._place.pattern(file.path) for file in written.files]
+        return self._session.read.parquet(*paths)
+
+
+def _versions(given: InputValue) -> list[Version]:
+    return [_version(given.asset_id, given.asset_key, pin) for pin in given.pins]
+
+
+def _version(asset_id: str, asset_key: str, pin: InputPin) -> Version:
+    return Version(
+        asset_key,
+        asset_id,
+        pin.partition_id,
+        PartitionKey.parse(pin.partition_key),
+        pin.materialization_id,
+        pin.schema_hash,
+        tuple(SourceFile(file.path, file.size_bytes) for file in pin.files),
+    )
+
+
+def _opened(frame: Any) -> Callable[[], Any]:
+    return lambda: frame
+
+
+def _required(asset: AssetDefinition) -> list[str]:
+    return [column.name for column in asset.schema if not column.nullable]
+
+
+def _check_declared(asset: AssetDefinition, schema: bytes) -> None:
+    from arco.worker._schemas import check_declared, columns_of
+
+    check_declared(asset, columns_of(schema))
+
+
+def _is_data(path: str, location: str) -> bool:
+    parts = path.removeprefix(location).split("/")
+    return path.endswith(".parquet") and not any(part.startswith(("_", ".")) for part in parts)
+
+
+def _query_parameters(task: Task) -> dict[str, Any]:
+    """What a query may name: `:date` for each dimension, `:date_start` and `:date_end` for one of time."""
+    dimensions = {dimension.name: dimension.partitions for dimension in task.definitions[0].partitions}
+    named: dict[str, Any] = {}
+    for name, value in PartitionKey.parse(task.partition_key).dimensions:
+        named[name] = value
+        partitions = dimensions.get(name)
+        if isinstance(partitions, TimePartitions) and isinstance(value, date):
+            for edge, moment in zip(("start", "end"), window_of(partitions, value), strict=True):
+                named[f"{name}_{edge}"] = datetime.fromtimestamp(moment / SECOND, UTC)
+    return named
+
+
+def _packed(folder: Path, scratch: Path) -> Path:
+    """The modules of the project as executors import them: a zip, with what lies below `src` at its top."""
+    target = scratch / "arco-code.zip"
+    sources = folder / "src"
+    has_sources = sources.is_dir() and not (sources / "__init__.py").exists()
+    with zipfile.ZipFile(target, "w", zipfile.ZIP_STORED) as archive:
+        names: set[str] = set()
+        for path in sorted(folder.rglob("*")):
+            root = sources if has_sources and path.is_relative_to(sources) else folder
+            name = path.relative_to(root).as_posix()
+            if path.is_file() and "__pycache__" not in path.parts and name not in names:
+                names.add(name)
+                archive.write(path, name)
+    return target
