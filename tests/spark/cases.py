@@ -14,6 +14,7 @@ Lines that start with `#` are comments.
 
 import datetime
 from collections.abc import Iterator, Mapping
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -65,11 +66,15 @@ def _schemas(text: str) -> dict[str, str]:
 
 def inputs(spark: "SparkSession", case: Case) -> "dict[str, DataFrame]":
     """Frames as the executor gives them: each below its alias, and a view of its name for SQL."""
-    frames = {}
-    for name, schema in case.inputs.items():
-        frames[name] = spark.createDataFrame([], schema).alias(f"arco_input_{name}")
-        frames[name].createOrReplaceTempView(name)
+    frames = {name: _frame(spark, name, schema) for name, schema in case.inputs.items()}
+    for name, frame in frames.items():
+        frame.createOrReplaceTempView(name)
     return frames
+
+
+@cache
+def _frame(spark: "SparkSession", name: str, schema: str) -> "DataFrame":
+    return spark.createDataFrame([], schema).alias(f"arco_input_{name}")
 
 
 def build(spark: "SparkSession", case: Case) -> "DataFrame":

@@ -156,7 +156,7 @@ def _ranked(here: Expressions, node: Expression, children: Sequence[Trace]) -> T
 
 def _struct(here: Expressions, node: Expression, children: Sequence[Trace]) -> Trace:
     """Name and value in turn."""
-    fields = tuple(here.ledger.after(value, Kind.TRANSFORMATION) for value in children[1::2])
+    fields = tuple(_part(here, value) for value in children[1::2])
     whole = here.ledger.merged(fields)
     return Trace(whole.masks, whole.doubts, fields)
 
@@ -183,7 +183,12 @@ def _element(here: Expressions, node: Expression, children: Sequence[Trace]) -> 
 def _field(here: Expressions, node: Expression, children: Sequence[Trace]) -> Trace:
     of = children[0]
     known = of.fields is not None and 0 <= node.ordinal < len(of.fields)
-    return here.ledger.after(of.fields[node.ordinal] if of.fields and known else of, Kind.TRANSFORMATION)
+    return _part(here, of.fields[node.ordinal]) if of.fields and known else _part(here, of, whole=True)
+
+
+def _part(here: Expressions, value: Trace, *, whole: bool = False) -> Trace:
+    """A value that was put into a struct or taken out of one; structs in structs keep their fields apart."""
+    return value if value.fields is not None and not whole else here.ledger.after(value, Kind.TRANSFORMATION)
 
 
 def _foreign(here: Expressions, node: Expression, children: Sequence[Trace]) -> Trace:

@@ -177,7 +177,7 @@ def _listed(ledger: Ledger, relation: Relation, loss: str) -> PlanLineage:
     return PlanLineage(
         tuple(found[at] for at in range(len(relation.columns))),
         rows[:MAX_DEPENDENCIES],
-        "; ".join(text for text in (loss, doubts and f"what decides about rows {doubts}") if text),
+        "; ".join(text for text in (loss, doubts and f"what decides about rows: {doubts}") if text),
     )
 
 

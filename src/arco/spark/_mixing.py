@@ -297,11 +297,9 @@ def _kept(proof: _Proof, kept: State, other: State, conditions: Sequence[Express
         return (proof.mark(kept),) if kept.keyed else ()
     if not kept.keyed:
         raise _Mixed("a join keeps rows that all partitions share, once for all of them: join from the keyed side")
-    joined = linked((proof.mark(kept), proof.mark(other)), conditions)
-    if len(joined) > 1:
+    if len(linked((proof.mark(kept), proof.mark(other)), conditions)) > 1:
         raise _Mixed(f"a join brings rows of several partitions together: join also on {proof.key()}")
-    mine = frozenset(kept.columns)
-    return (Mark({name: ids & mine for name, ids in joined[0].sure.items()}),)
+    return (proof.mark(kept),)  # the condition need not hold in rows without a match
 
 
 def _lateral_join(proof: _Proof, plan: Plan, children: Sequence[State]) -> State:

@@ -48,6 +48,8 @@ class Expression(NamedTuple):
     """Of the field that is taken out of a struct."""
     deterministic: bool = True
     """Whether a function that somebody wrote is declared so."""
+    type: Any = None
+    """Of attributes and casts, as Spark writes it."""
     evaluation: int = 0
     """How Python code runs, by Spark's number for it."""
     plan: "Plan | None" = None
@@ -83,6 +85,7 @@ Projections = Mapping[tuple[int | None, ...], tuple[tuple[Expression, ...], ...]
 
 LITERAL = Expression("Literal")
 
+_TYPED = ("AttributeReference", "Cast")
 _FIELD_OF = ("GetStructField", "GetArrayStructFields")
 
 Node = TypeVar("Node", Plan, Expression)
@@ -174,6 +177,8 @@ class _Reader:
         if kind == "OuterReference":
             of = raw["e"][0]
             return Expression(kind, id=of["exprId"]["id"], name=of["name"])
+        if kind == "Cast" and raw.get("dataType") == children[0].type is not None:
+            return children[0]  # views cast every column, most to the type it has
         exact, name, ordinal, plan = raw.get("exprId"), raw.get("name"), raw.get("ordinal"), raw.get("plan")
         return Expression(
             kind,
@@ -182,6 +187,7 @@ class _Reader:
             name if isinstance(name, str) else "",
             ordinal if kind in _FIELD_OF and isinstance(ordinal, int) else -1,
             raw.get("udfDeterministic") is not False,
+            raw.get("dataType") if kind in _TYPED else None,
             raw.get("evalType") or 0,
             self.plan(plan, nesting + 1) if _is_tree(plan) else None,
         )

@@ -410,7 +410,7 @@ _RULES: dict[str, Rule] = {
     ),
     "AttachDistributedSequence": _numbered,
     **dict.fromkeys(("OneRowRelation", "Range"), _leaf(None, "")),
-    "LocalRelation": _leaf(Certainty.UNKNOWN, "comes from rows that the program gave itself"),
+    "LocalRelation": _leaf(Certainty.APPROXIMATE, "comes from rows that the program gave itself"),
     **dict.fromkeys(
         ("ExternalRDD", "LogicalRDD"), _leaf(Certainty.UNKNOWN, "comes from an RDD, which hides what it is made of")
     ),
