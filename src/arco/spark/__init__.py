@@ -4,4 +4,7 @@ Nothing else imports PySpark. It is an optional dependency (`pip install arco[sp
 inside functions, and a machine without it can still do everything that is not data.
 """
 
-__all__: list[str] = []
+from arco.spark._runner import SparkRunner
+from arco.spark._site import Site
+
+__all__ = ["Site", "SparkRunner"]

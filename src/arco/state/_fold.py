@@ -3,6 +3,9 @@
 `fold_batch` runs every stage of every domain over a batch and returns what changed; it changes nothing itself. A
 replica commits the result; a draft keeps it on top of a replica. The result does not depend on how events are cut into
 batches: every stage sees its inputs one by one in position order, and retention holds from its event's position on.
+
+`FoldBatch` is what the stages of a batch share. A runner that spreads groups over many machines drives it itself: it
+reads events in one place and folds each group in another.
 """
 
 from collections import Counter
@@ -17,7 +20,23 @@ from arco.state._domain import Change, Domain, Input, Reject, Stage
 from arco.state._system import AUDIT, REJECTED, REJECTIONS, Audit, Rejection, RetentionAdvanced
 from arco.state._table import Key, Table, bucket_of
 
-__all__ = ["Folded", "Retention", "RowSource", "Rows", "Skipped", "Versioned", "Writes", "cutoff", "fold_batch"]
+__all__ = [
+    "FoldBatch",
+    "Folded",
+    "Rejected",
+    "Retention",
+    "RowSource",
+    "Rows",
+    "Skipped",
+    "Versioned",
+    "Writes",
+    "advance",
+    "audit_row",
+    "cutoff",
+    "fold_batch",
+    "name_rejections",
+    "row_text",
+]
 
 Versioned = tuple[int, Any]
 """A row with the position that determined it; the row is None where it was deleted."""
@@ -36,6 +55,14 @@ class Skipped(NamedTuple):
 
     first: int
     events: int
+
+
+class Rejected(NamedTuple):
+    """An input that could not be folded."""
+
+    item: Input
+    domain: str
+    reason: str
 
 
 class Folded(NamedTuple):
@@ -84,7 +111,7 @@ class _Group:
 
     __slots__ = ("_batch", "_input", "_retention", "_tables", "_undo", "key")
 
-    def __init__(self, key: str, batch: "_Batch", tables: Sequence[Table]) -> None:
+    def __init__(self, key: str, batch: "FoldBatch", tables: Sequence[Table]) -> None:
         self.key = key
         self._batch = batch
         self._retention = batch.retention
@@ -166,8 +193,8 @@ class _Group:
                 batch.reject(item, domain, str(error))
 
 
-class _Batch:
-    """What the stages of one `fold_batch` share."""
+class FoldBatch:
+    """What the stages of one batch share."""
 
     def __init__(self, domains: Sequence[Domain], source: RowSource, retention: Retention) -> None:
         self.source = source
@@ -177,8 +204,7 @@ class _Batch:
         self.watched = {table.name for domain in domains for stage in domain.stages for table in stage.changes}
         self.retention: Retention = {name: list(steps) for name, steps in retention.items()}
         self.skipped: dict[str, Skipped] = {}
-        self.rejected: list[Input] = []
-        self._rejections: Counter[str] = Counter()
+        self.rejected: list[Rejected] = []
         self.changes: list[Input] = []
         """What the stages of the domain that runs did to watched tables."""
         self.audited: dict[int, dict[tuple[str, Key], tuple[Any, Any]]] = {}
@@ -191,13 +217,7 @@ class _Batch:
         noted[name] = (noted[name][0] if name in noted else before, after)
 
     def reject(self, item: Input, domain: str, reason: str) -> None:
-        name = f"{item.position}:{domain}"
-        # An event with parts may be rejected more than once.
-        self._rejections[name] += 1
-        if (count := self._rejections[name]) > 1:
-            name = f"{name}:{count}"
-        row = Rejection(name, item.position, item.event.type, domain, reason, item.received)
-        self.rejected.append(Input(item.position, item.received, item.event, row))
+        self.rejected.append(Rejected(item, domain, reason))
 
     async def read(self, registry: EventRegistry, events: Iterable[tuple[int, int, Event]]) -> list[Input]:
         """Decode payloads; what is unknown is counted, what does not fit is rejected, retention is noted."""
@@ -250,43 +270,92 @@ class _Batch:
         for table in stage.tables:
             await self.source.load(table, {bucket_of(key) for key in groups})
         for key in sorted(groups):
-            _Group(key, self, stage.tables).run(stage, domain, groups[key])
+            self.run_group(stage, domain, key, groups[key])
+
+    def run_group(self, stage: Stage, domain: str, key: str, items: Iterable[Input]) -> None:
+        """Fold the inputs of one group, given in order; its rows were loaded."""
+        _Group(key, self, stage.tables).run(stage, domain, items)
 
     def write_audit(self, kind: EventType, items: Iterable[Input], rejected: Collection[int]) -> None:
         """A row per event of an audited type. It has a key of its own, so nothing needs to be read."""
-        action, resource_type = kind.audit or ("", "")
         for item in items:
-            if item.position in rejected:
-                continue
-            event, noted = item.event, sorted(self.audited[item.position].items())
-            row = Audit(
-                audit_id=str(item.position),
-                operation=event.operation,
-                actor=event.actor,
-                action=action,
-                resource_type=resource_type,
-                resource=event.subject,
-                request_id=event.correlation,
-                traceparent=event.traceparent,
-                before=_rows_text((table, before) for (table, _), (before, _) in noted),
-                after=_rows_text((table, after) for (table, _), (_, after) in noted),
-                recorded_at=item.received,
-            )
-            self.writes[AUDIT.name][row.audit_id] = {row.audit_id: (item.position, row)}
+            if item.position not in rejected:
+                noted = [
+                    (table, row_text(before), row_text(after))
+                    for (table, _), (before, after) in sorted(self.audited[item.position].items())
+                ]
+                row = audit_row(kind, item.position, item.received, item.event, noted)
+                self.writes[AUDIT.name][row.audit_id] = {row.audit_id: (item.position, row)}
 
 
-def _rows_text(found: Iterable[tuple[str, Any]]) -> str | None:
-    """Rows by table as JSON; None if there are none. Fields without a value are left out: most rows have many.
+def audit_row(
+    kind: EventType,
+    position: int,
+    received: int,
+    event: Event,
+    noted: Iterable[tuple[str, bytes | None, bytes | None]],
+) -> Audit:
+    """What the audit says of an event; `noted` are the rows it changed, before and after, by table and key."""
+    action, resource_type = kind.audit or ("", "")
+    changed = list(noted)
+    return Audit(
+        audit_id=str(position),
+        operation=event.operation,
+        actor=event.actor,
+        action=action,
+        resource_type=resource_type,
+        resource=event.subject,
+        request_id=event.correlation,
+        traceparent=event.traceparent,
+        before=_rows_text((table, before) for table, before, _ in changed),
+        after=_rows_text((table, after) for table, _, after in changed),
+        recorded_at=received,
+    )
+
+
+def row_text(row: Any) -> bytes | None:
+    """A row as JSON; None if there is none. Fields without a value are left out: most rows have many.
 
     Maps that were read from a file are in another order than those that were folded, so the keys are sorted.
     """
-    rows: dict[str, list[Any]] = {}
-    for table, row in found:
-        if row is not None:
-            fields = zip(row.__struct_fields__, msgspec.structs.astuple(row), strict=True)
-            said = {name: value for name, value in fields if value is not None and value != () and value != {}}
-            rows.setdefault(table, []).append(said)
+    if row is None:
+        return None
+    fields = zip(row.__struct_fields__, msgspec.structs.astuple(row), strict=True)
+    said = {name: value for name, value in fields if value is not None and value != () and value != {}}
+    return msgspec.json.encode(said, order="deterministic")
+
+
+def _rows_text(found: Iterable[tuple[str, bytes | None]]) -> str | None:
+    """Rows by table as JSON; None if there are none."""
+    rows: dict[str, list[msgspec.Raw]] = {}
+    for table, text in found:
+        if text is not None:
+            rows.setdefault(table, []).append(msgspec.Raw(text))
     return msgspec.json.encode(rows, order="deterministic").decode() if rows else None
+
+
+def name_rejections(rejected: Iterable[tuple[int, int, str, str, str]]) -> list[Rejection]:
+    """Rows of what was rejected, given as (position, received, type, domain, reason).
+
+    Those of one event and domain are numbered in the order they come: an event with parts may be rejected repeatedly.
+    """
+    counts: Counter[tuple[int, str]] = Counter()
+    named = []
+    for position, received, kind, domain, reason in rejected:
+        counts[position, domain] += 1
+        count = counts[position, domain]
+        name = f"{position}:{domain}" if count == 1 else f"{position}:{domain}:{count}"
+        named.append(Rejection(name, position, kind, domain, reason, received))
+    return named
+
+
+def _rejections(rejected: Sequence[Rejected]) -> Iterable[Input]:
+    """What the fold of rejections is given."""
+    rows = name_rejections(
+        (item.position, item.received, item.event.type, domain, reason) for item, domain, reason in rejected
+    )
+    for (item, _, _), row in zip(rejected, rows, strict=True):
+        yield Input(item.position, item.received, item.event, row)
 
 
 def _by_position(item: Input) -> int:
@@ -301,7 +370,7 @@ async def fold_batch(
     retention: Retention,
 ) -> Folded:
     """Fold events, given as (position, received time, event) in position order, on top of `source`."""
-    batch = _Batch(domains, source, retention)
+    batch = FoldBatch(domains, source, retention)
     inputs: dict[str, list[Input]] = {"*": []}
     for item in await batch.read(registry, events):
         event = item.event
@@ -311,16 +380,16 @@ async def fold_batch(
                 for name, part in parts(item.payload):
                     inputs.setdefault(name, []).append(Input(item.position, item.received, event, part))
         if event.command or event.key:
-            inputs["*"].append(item)
-    audited = [kind for name in inputs if (kind := registry.get(name)) is not None and kind.audit is not None]
+            inputs["*"].append(Input(item.position, item.received, event, None))
+    audited = [kind for kind in registry if kind.audit is not None and kind.name in inputs]
     batch.audited = {item.position: {} for kind in audited for item in inputs[kind.name]}
     for domain in domains:
         await batch.run_domain(domain, inputs)
-    rejected = {item.position for item in batch.rejected}
+    rejected = {found.item.position for found in batch.rejected}
     for kind in audited:
         batch.write_audit(kind, inputs[kind.name], rejected)
     if batch.rejected:
-        await batch.run_stage(REJECTED, "system", sorted(batch.rejected, key=_by_position))
+        await batch.run_stage(REJECTED, "system", sorted(_rejections(batch.rejected), key=_by_position))
     writes = {
         table: kept
         for table, groups in batch.writes.items()
