@@ -26,9 +26,7 @@ from arco.storage import LocalStore, RequestCounts, Role, RoleStore, Scope, Stor
 from tests.recorded.record import HERE, SCOPE
 
 # PySpark leaves the sockets over which results come to the garbage collector.
-pytestmark = pytest.mark.filterwarnings(
-    "ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning"
-)
+pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
 
 
 class Bench:

@@ -6,10 +6,13 @@ from typing import Annotated
 
 import typer
 
+from arco.spark import CompactionEngine
+
 __all__ = [
     "AsOfOption",
     "AssetArgument",
     "DescriptionOption",
+    "EngineOption",
     "FolderArgument",
     "IfExistsOption",
     "IfNotExistsOption",
@@ -19,6 +22,7 @@ __all__ = [
     "LogArgument",
     "LogName",
     "LogOption",
+    "MasterOption",
     "NamespaceArgument",
     "OwnersOption",
     "PartitionsOption",
@@ -50,6 +54,13 @@ class LogName(StrEnum):
 
 LogArgument = Annotated[LogName | None, typer.Argument(help="Only this log; both if none is named.")]
 LogOption = Annotated[LogName | None, typer.Option("--log", help="The log, where it does not follow from the table.")]
+EngineOption = Annotated[
+    CompactionEngine,
+    typer.Option("--engine", help="Where heavy work runs: here, on Spark, or wherever it is faster."),
+]
+MasterOption = Annotated[
+    str, typer.Option("--master", metavar="URL", help="Spark's master, such as spark://host:7077.")
+]
 LimitOption = Annotated[int, typer.Option("--limit", min=0, help="Rows at most; 0 for all.")]
 
 NamespaceArgument = Annotated[

@@ -4,7 +4,16 @@ Nothing else imports PySpark. It is an optional dependency (`pip install arco[sp
 inside functions, and a machine without it can still do everything that is not data.
 """
 
+from arco.spark._engine import LOCAL_MASTER, ChoosingRunner, CompactionEngine, require_spark, spark_sessions
 from arco.spark._runner import SparkRunner
 from arco.spark._site import Site
 
-__all__ = ["Site", "SparkRunner"]
+__all__ = [
+    "LOCAL_MASTER",
+    "ChoosingRunner",
+    "CompactionEngine",
+    "Site",
+    "SparkRunner",
+    "require_spark",
+    "spark_sessions",
+]

@@ -60,9 +60,18 @@ MAX_PARTITIONS = 48
 
 SEGMENTS_A_TASK = 512
 SAMPLES = 16
+WATCH_SECONDS = 0.5
 LEVEL_ROWS, LEVEL_FAN = 200_000, 8
 """A layer of up to so many rows is of level 1; one more level for every so many times as many. Else the first merges
 after a rebuild would write everything once more."""
+
+
+@dataclass
+class _Share:
+    """Which part of a job runs, for whoever watches: from one fraction of the whole to another."""
+
+    start: float = 0.0
+    end: float = 1.0
 
 
 @dataclass
@@ -89,7 +98,7 @@ class SparkRunner:
     async def merge(self, job: MergeJob) -> tuple[File, ...]:
         size = sum(layer.bytes for layer in job.layers)
 
-        def work(spark: Any) -> list[Report]:
+        def work(spark: Any, share: _Share) -> list[Report]:
             context = spark.sparkContext
             partitions = _partitions(size, context.defaultParallelism)
             task = partial(
@@ -106,7 +115,12 @@ class SparkRunner:
         if job.through == 0:
             return msgspec.structs.replace(base, folds=dict(job.definition.versions))
         size = await self._log_bytes(job.through)
-        found = await self._on_spark(f"rebuild of {self._place.log}", lambda spark: self._refold(spark, job, size))
+        found = await self._on_spark(
+            f"rebuild of {self._place.log}",
+            lambda spark, share: self._refold(spark, job, size, share),
+            lambda done: job.progress(int(done * job.through), job.through),
+        )
+        job.progress(job.through, job.through)
         link = found.link
         last = str(position_of(link.number + 1, 0) - 1)
         layers = []
@@ -131,7 +145,7 @@ class SparkRunner:
 
     # On the cluster
 
-    def _refold(self, spark: Any, job: RefoldJob, size: int) -> _Findings:
+    def _refold(self, spark: Any, job: RefoldJob, size: int, share: _Share) -> _Findings:
         context = spark.sparkContext
         cores = context.defaultParallelism
         partitions = _partitions(size, cores)
@@ -139,14 +153,15 @@ class SparkRunner:
         ends = [job.through * task // tasks for task in range(tasks + 1)]
         ranges = [(task, ends[task] + 1, ends[task + 1]) for task in range(tasks)]
         versions = dict(job.definition.versions)
+        share.end = 0.5
         route = partial(_route, self._site, versions, partitions)
         parcels = context.parallelize(ranges, tasks).flatMap(route).partitionBy(partitions + 1, _itself)
         reports = _reports(context, parcels, partitions)
         found = _findings(job.definition, reports)
         sent = _sent(reports)
-        turn = 0
         while sent:
             turn = min(sent)
+            share.start, share.end = share.end, (1 + share.end) / 2
             fold = partial(_fold, self._site, versions, partitions, turn, found.retention, job.through, job.directory)
             parcels = parcels.mapPartitionsWithIndex(fold).partitionBy(partitions + 1, _itself)
             reports = _reports(context, parcels, partitions)
@@ -156,9 +171,12 @@ class SparkRunner:
             sent = _sent(reports)
         return found
 
-    async def _on_spark(self, what: str, work: Callable[[Any], T]) -> T:
-        """Run blocking calls of Spark beside the loop."""
-        name = new_ulid(self._runtime, self._runtime)
+    async def _on_spark(
+        self, what: str, work: Callable[[Any, _Share], T], progress: Callable[[float], None] = lambda done: None
+    ) -> T:
+        """Run blocking calls of Spark beside the loop, and tell how far they are."""
+        name, share = new_ulid(self._runtime, self._runtime), _Share()
+        contexts: list[Any] = []
 
         def run() -> T:
             from py4j.protocol import Py4JError  # type: ignore[import-untyped]
@@ -167,19 +185,34 @@ class SparkRunner:
             spark: Any = self._session()
             if not hasattr(spark, "_jsparkSession"):
                 raise Refused(
-                    "compaction needs a Spark session of its own, and this one is remote (Spark Connect); set the "
-                    "master's address instead, or use `--engine local`"
+                    "compaction needs a Spark session of its own, and this one is remote (Spark Connect); give the "
+                    "address of the master instead, or use `--engine local`"
                 )
             context = spark.sparkContext
-            context.setJobGroup(name, what, interruptOnCancel=False)
+            contexts.append(context)
+            context.setJobGroup(name, what)
             try:
-                return work(spark)
+                return work(spark, share)
             except (Py4JError, PySparkException) as error:
                 raise Unavailable(f"the {what} on Spark did not end: {_reason(error)}; try again") from error
             finally:
                 context.setLocalProperty("spark.jobGroup.id", None)
 
-        return await self._runtime.offload(run)
+        async def watch() -> None:
+            while True:
+                await self._runtime.sleep(WATCH_SECONDS)
+                if contexts:
+                    progress(share.start + (share.end - share.start) * _done(contexts[0], name))
+
+        watching = self._runtime.spawn(watch(), f"progress of the {what}")
+        try:
+            return await self._runtime.offload(run)
+        except BaseException:
+            if contexts:
+                contexts[0].cancelJobGroup(name)  # who stops waiting does not stop the thread
+            raise
+        finally:
+            watching.cancel()
 
     # Around it
 
@@ -253,6 +286,18 @@ def _level(rows: int) -> int:
 def _reports(context: Any, parcels: Any, partitions: int) -> list[Report]:
     """Run everything up to here. Asking for the reports alone leaves the other parcels where they are."""
     return _checked(parcel for _, parcel in context.runJob(parcels, list, [partitions]))
+
+
+def _done(context: Any, group: str) -> float:
+    """Which part of its tasks the running job of a group has done."""
+    tracker = context.statusTracker()
+    for job in sorted(tracker.getJobIdsForGroup(group), reverse=True)[:1]:
+        found = tracker.getJobInfo(job)
+        stages = [tracker.getStageInfo(stage) for stage in found.stageIds] if found else []
+        known = [stage for stage in stages if stage is not None and stage.numActiveTasks]
+        tasks = sum(stage.numTasks for stage in known)
+        return sum(stage.numCompletedTasks for stage in known) / tasks if tasks else 0.0
+    return 0.0
 
 
 def _checked(parcels: Iterable[Parcel]) -> list[Report]:

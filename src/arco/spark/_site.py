@@ -6,7 +6,7 @@ network threads of a store do not survive a fork, and keeps it for its next task
 
 import gc
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from arco.core import ArcoError, Outdated, Unavailable
@@ -35,7 +35,7 @@ def definition_of(log: str) -> Definition:
 class Site:
     url: str
     """Of the store, as executors reach it."""
-    options: tuple[tuple[str, str | bool], ...]
+    options: tuple[tuple[str, str | bool], ...] = field(repr=False)
     place: Place
     define: Callable[[str], Definition] = definition_of
     """What an executor knows of a log; a function that it can import."""
