@@ -29,6 +29,9 @@ from tests.state.doubles import Journal
 
 __all__ = ["Chance", "TwoRunners", "write_log"]
 
+HASH = 64
+"""Digits of a hash."""
+
 
 class TwoRunners:
     """A log in a store, and both runners over it."""
@@ -89,6 +92,8 @@ class Chance:
     def event(self, definition: Definition) -> Event:
         kinds = list(definition.registry)
         kind = self._random.choice(kinds)
+        if kind.name.endswith(("Dropped", "Released", "Removed", "Revoked")) and self._random.random() < 0.7:
+            kind = self._random.choice(kinds)
         name, version, payload = kind.name, kind.version, self.value(kind.payload)
         what = self._random.random()
         if what < 0.05:
@@ -114,7 +119,7 @@ class Chance:
         )
 
     def word(self) -> str:
-        return self._random.choice("abcd")
+        return self._random.choice("abcde")
 
     def value(self, hint: Any) -> Any:
         chance = self._random
@@ -122,7 +127,9 @@ class Chance:
             return START + chance.randint(0, 5)
         origin, args = typing.get_origin(hint), typing.get_args(hint)
         if origin is Annotated:
-            return self.value(args[0])
+            if getattr(args[1], "min_length", None) == HASH:
+                return self.word() * HASH
+            return self.value(args[0]) or [self.value(typing.get_args(args[0])[0])]
         if origin in (types.UnionType, typing.Union):
             option = chance.choice(args)
             return None if option is type(None) else self.value(option)
@@ -134,7 +141,11 @@ class Chance:
             return chance.choice(list(hint)).value
         if isinstance(hint, type) and issubclass(hint, msgspec.Struct):
             hints = typing.get_type_hints(hint, include_extras=True)
-            return {name: self.value(hints[name]) for name in hint.__struct_fields__}
+            fields = {name: self.value(hints[name]) for name in hint.__struct_fields__}
+            if isinstance(fields.get("status"), str) and fields["status"] in "abc":
+                fields["status"] = "published"
+            tagged = hint.__struct_config__
+            return fields if tagged.tag is None else {tagged.tag_field: tagged.tag, **fields}
         if hint is str:
             return self.word()
         return {int: chance.randint(1, 3), float: 0.5, bool: chance.random() < 0.5}[hint]
