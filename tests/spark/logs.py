@@ -20,9 +20,9 @@ from arco.state import (
     Manifest,
     RefoldJob,
     Replica,
+    RetentionAdvanced,
     digest_rows,
 )
-from arco.state._system import RetentionAdvanced
 from arco.storage import RequestCounts, Role, RoleStore, Scope, Store
 from tests.doubles import START
 from tests.state.doubles import Journal

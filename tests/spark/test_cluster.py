@@ -87,7 +87,7 @@ def arco(*args: str, **environ: str) -> tuple[int, str, str]:
         env=_environ(**environ),
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=600,
         check=False,
     )
     return done.returncode, done.stdout, done.stderr

@@ -7,13 +7,14 @@
 - The *last* round writes the rejections, which have names only then.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from arco.log import EventType
-from arco.state import Definition, Domain, Stage
+from arco.spark._typed import TypedEvents
+from arco.state import Definition, Domain, Input, RetentionAdvanced, Stage
 
-__all__ = ["Course", "Step"]
+__all__ = ["Course", "Step", "plain_steps"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -22,6 +23,8 @@ class Step:
     domain: Domain
     stage: Stage
     round: int
+    may_audit: bool
+    """It folds events that are audited themselves."""
 
 
 class Course:
@@ -39,15 +42,33 @@ class Course:
                 self.folding.setdefault(name, []).append((step, place))
             for table in step.stage.changes:
                 self.watching.setdefault(table.name, []).append(step)
+        self.typed = TypedEvents(definition.registry)
         self.audits: dict[str, EventType] = {kind.name: kind for kind in definition.registry if kind.audit is not None}
 
 
 def _steps(definition: Definition) -> Iterator[Step]:
     number = 0
+    audited = {kind.name for kind in definition.registry if kind.audit is not None}
     for domain in definition.domains:
         rounds: dict[str, int] = {}
         for stage in domain.stages:
             turn = max((rounds[table.name] + 1 for table in stage.changes), default=0)
             rounds |= {table.name: turn for table in stage.tables}
-            yield Step(number, domain, stage, turn)
+            yield Step(number, domain, stage, turn, "*" in stage.events or not audited.isdisjoint(stage.events))
             number += 1
+
+
+def plain_steps(course: Course) -> dict[str, tuple[tuple[int, Callable[[Input], tuple[str, ...]]], ...]]:
+    """By type of event, numbers and groupings of the steps that fold it; of types of which nothing else is to be seen.
+
+    That is: no parts, no attachment, no audit, no retention.
+    """
+    registry = course.definition.registry
+    return {
+        kind.name: tuple((step.number, step.stage.group) for step, _ in course.folding.get(kind.name, ()))
+        for kind in registry
+        if kind.audit is None
+        and kind.parts is None
+        and kind.attachment is None
+        and not issubclass(kind.payload, RetentionAdvanced)
+    }

@@ -31,6 +31,7 @@ from arco.spark._parcels import (
 )
 from arco.spark._routing import Attachments
 from arco.spark._site import Sent, Site, perform
+from arco.spark._typed import NOTHING, decode_event, envelope
 from arco.state import (
     AUDIT,
     REJECTED,
@@ -68,9 +69,8 @@ SEND_BYTES = 32 << 20
 _encode_event = msgspec.json.Encoder().encode
 _encode_row = msgspec.msgpack.Encoder().encode
 _decode_events = msgspec.json.Decoder(list[Event]).decode
-_decode_event = msgspec.json.Decoder(Event).decode
-_WHOLE, _BARE = [WHOLE], [BARE]
-_NOBODY = Event("", "", "", "", "", "", msgspec.Raw(b"null"))
+_WHOLE, _BARE, _NO_BLOBS = [WHOLE], [BARE], {()}
+_NOBODY = Event("", "", "", "", "", "", NOTHING)
 
 
 def fold_round(
@@ -152,7 +152,9 @@ class _Fold:
             for found, received in told.get(name, ()):
                 await self._events(found, received, items)
             # That an audited event must also be valid is seen when the audit is written.
-            self._batch.audited = {item.position: {} for item in items if item.event.type in self._course.audits}
+            audits = self._course.audits
+            seen = step.may_audit
+            self._batch.audited = {item.position: {} for item in items if item.event.type in audits} if seen else {}
             for found, _ in told.get(name, ()):
                 self._batch.audited |= {position: {} for position in found.audited}
             if name in changed:
@@ -162,6 +164,12 @@ class _Fold:
 
     async def _events(self, told: Told, received: dict[int, int], items: list[Input]) -> None:
         """Events as the group sees them: as a whole, in parts, or bare."""
+        if told.parts is None:
+            typed = self._course.typed.events(told.events)
+            if typed is not None and {event.blobs for event in typed} == _NO_BLOBS:
+                pairs = zip(told.positions, typed, strict=True)
+                items += [Input(at, received[number_of(at)], event, event.data) for at, event in pairs]
+                return
         decode, attaches = self._registry.decode, self._registry.has_attachment
         for index, (position, event) in enumerate(zip(told.positions, _decode_events(told.events), strict=True)):
             at = received[number_of(position)]
@@ -187,7 +195,7 @@ class _Fold:
         for found in changed:
             before, after = (_decode_row(self._course, found.table, row) for row in (found.before, found.after))
             change = Change(found.table, before, after)
-            ordered.append((found.order(), Input(found.position, found.received, _decode_event(found.event), change)))
+            ordered.append((found.order(), Input(found.position, found.received, decode_event(found.event), change)))
             if found.audited:
                 self._batch.audited.setdefault(found.position, {})
         ordered.sort(key=lambda entry: entry[0])
@@ -220,7 +228,7 @@ class _Fold:
                 self._turn_away(item, step, False, origin, turn, step.domain.name, str(error))
                 continue
             if encoded is None and keys:
-                event = _encode_event(msgspec.structs.replace(item.event, data=_NOBODY.data))
+                event = _encode_event(envelope(item.event))
                 encoded = (event, _encode_or_none(change.before), _encode_or_none(change.after))
             for key in keys:
                 assert encoded is not None
@@ -264,7 +272,7 @@ class _Fold:
             if found.position not in rejected:
                 kind = next(kind for kind in reversed(self._course.audits.values()) if kind.name in found.kinds)
                 noted = _merged(notes.get(found.position, []))
-                row = audit_row(kind, found.position, found.received, _decode_event(found.event), noted)
+                row = audit_row(kind, found.position, found.received, decode_event(found.event), noted)
                 self._tables.add(AUDIT, name, {name: (found.position, row)})
         rows = name_rejections((row.position, row.received, row.type, row.domain, row.reason) for row in turned)
         for rejection in rows:

@@ -4,19 +4,32 @@ Every event is decoded here as the fold does it, so that what is unknown is coun
 and retention is known before the first stage runs. What is sent is the event as it stands in the log.
 """
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from itertools import count
 from typing import Any
 
 import msgspec
 
 from arco.core import Corrupt, LostObject
-from arco.log import Blobs, Event, Link, Segment, check_link, decode_segment, link_of, position_of
+from arco.log import (
+    Blobs,
+    Event,
+    Header,
+    Link,
+    Segment,
+    check_link,
+    link_of,
+    parse_segment,
+    position_of,
+    segment_text,
+)
 from arco.runtime import AsyncRuntime
-from arco.spark._course import Course, Step
+from arco.spark._course import Course, Step, plain_steps
 from arco.spark._parcels import BARE, WHOLE, Audited, Outbox, Report, Told, Turned, report_parcel
 from arco.spark._site import Sent, Site, perform
+from arco.spark._typed import decode_event, envelope
 from arco.state import FoldBatch, Input, Key, Reject, Skipped, Table, Versioned
-from arco.storage import Sequence
+from arco.storage import Sequence as Numbers
 
 __all__ = ["Attachments", "route_segments"]
 
@@ -26,7 +39,6 @@ FLUSH_BYTES = 32 << 20
 AHEAD = 8
 """Segments that are fetched at once: a bucket far away answers each request after tens of milliseconds."""
 
-_NOTHING = msgspec.Raw(b"null")
 _encode = msgspec.json.Encoder().encode
 
 
@@ -41,9 +53,12 @@ def route_segments(
         link: Link | None = None
         opening: tuple[int, str] | None = None
         sealed = events = 0
-        async for number, data in _read(site.log(runtime), first, last):
-            path = site.log(runtime).path(number)
-            segment = decode_segment(data, path)
+        log = site.log(runtime)
+        async for number, data in _read(log, first, last):
+            path = log.path(number)
+            text = segment_text(data, path)
+            typed = course.typed.segment(text)
+            segment = Segment(typed[0], ()) if typed is not None else parse_segment(text, path)
             # Whether the first one continues its predecessor is for the driver to see.
             check_link(segment, site.place, link or Link(number - 1, segment.header.previous), path)
             if sealed:
@@ -52,8 +67,12 @@ def route_segments(
                 opening = (number, segment.header.previous)
             link = link_of(segment, data)
             sealed = number if segment.header.seal else sealed
-            events += len(segment.events)
-            await router.route(segment)
+            if typed is not None:
+                events += len(typed[1])
+                await router.route_typed(*typed)
+            else:
+                events += len(segment.events)
+                await router.route(segment.header, segment.events)
             if router.size >= FLUSH_BYTES:
                 sent += router.flush(number)
         sent += router.flush(last)
@@ -72,7 +91,7 @@ def route_segments(
     return list(perform(task, partitions, work))
 
 
-async def _read(log: Sequence, first: int, last: int) -> AsyncIterator[tuple[int, bytes]]:
+async def _read(log: Numbers, first: int, last: int) -> AsyncIterator[tuple[int, bytes]]:
     import asyncio
 
     for start in range(first, last + 1, AHEAD):
@@ -116,7 +135,7 @@ class _Group:
     def __init__(self) -> None:
         self.audited: list[int] = []
         self.positions: list[int] = []
-        self.events: list[bytes] = []
+        self.events: list[bytes | msgspec.Raw] = []
         self.parts: list[list[int]] | None = None
 
     def add(self, position: int, event: bytes) -> None:
@@ -143,37 +162,63 @@ class _Router:
         self.retention: list[tuple[int, str, int]] = []
         self.skipped: dict[str, Skipped] = {}
         self._course = course
+        self._plain = plain_steps(course)
         self._source = source
         self._registry = course.definition.registry
-        self._groups: dict[tuple[int, str], _Group] = {}
+        self._groups: list[dict[str, _Group]] = [{} for _ in course.steps]
         self._received: dict[int, int] = {}
         self._turn = 0
 
-    async def route(self, segment: Segment) -> None:
-        header = segment.header
-        self._received[header.number] = header.received
-        first = position_of(header.number, 0)
-        batch = FoldBatch((), self._source, {})
-        events = ((position, header.received, event) for position, event in enumerate(segment.events, first))
-        folding, composite = self._course.folding, self._registry.composite
-        audits = self._course.audits
-        for item in await batch.read(self._registry, events):
-            event = item.event
-            name = event.type
-            if item.payload is not None:
-                if name in composite:
-                    self._route_parts(item)
-                else:
-                    text = b""
-                    for step, _ in folding.get(name, ()):
-                        text = text or _encode(event)
-                        for group in self._groups_of(step, item):
-                            group.add(item.position, text)
-                    self.size += len(text)
-                    if name in audits:
-                        self._audit(item, [name])
+    async def route_typed(self, header: Header, events: Sequence[Any], texts: Sequence[msgspec.Raw]) -> None:
+        """Route the events of a segment that were decoded with their payloads. Nearly all events come this way."""
+        self._received[header.number] = received = header.received
+        groups, plain = self._groups, self._plain
+        self.size += sum(map(len, texts))
+        for position, event, text in zip(count(position_of(header.number, 0)), events, texts, strict=False):
+            steps = plain.get(event.type)
+            if steps is None:
+                await self._route_event(position, received, decode_event(text))
+                continue
+            item = Input(position, received, event, event.data)
+            for step, group_of in steps:
+                try:
+                    keys = group_of(item)
+                except Reject as error:
+                    self._reject(self._course.steps[step], item, error)
+                    continue
+                for key in keys:
+                    group = groups[step].get(key)
+                    if group is None:
+                        group = groups[step][key] = _Group()
+                    group.positions.append(position)
+                    group.events.append(text)
+                    if group.parts is not None:
+                        group.parts.append([WHOLE])
             if event.command or event.key:
-                self._route_bare(item)
+                self._route_bare(Input(position, received, envelope(event), None))
+
+    async def route(self, header: Header, events: Iterable[Event]) -> None:
+        """Route the events of a segment of which some are not known or do not fit."""
+        self._received[header.number] = header.received
+        for position, event in enumerate(events, position_of(header.number, 0)):
+            self.size += len(event.data)
+            await self._route_event(position, header.received, event)
+
+    async def _route_event(self, position: int, received: int, event: Event) -> None:
+        batch = FoldBatch((), self._source, {})
+        (item,) = await batch.read(self._registry, [(position, received, event)])
+        if item.payload is not None:
+            if event.type in self._registry.composite:
+                self._route_parts(item)
+            else:
+                text = _encode(event)
+                for step, _ in self._course.folding.get(event.type, ()):
+                    for group in self._groups_of(step, item):
+                        group.add(position, text)
+                if event.type in self._course.audits:
+                    self._audit(item, [event.type])
+        if event.command or event.key:
+            self._route_bare(Input(position, received, event, None))
         self._take(batch)
 
     def _route_parts(self, item: Input) -> None:
@@ -198,38 +243,32 @@ class _Router:
                 if kinds:
                     group.audited.append(item.position)
 
-    def _route_bare(self, item: Input) -> None:
-        bare = Input(item.position, item.received, item.event, None)
-        text = b""
+    def _route_bare(self, bare: Input) -> None:
         for step, _ in self._course.folding.get("*", ()):
-            only = len(step.stage.events) == 1
-            text = _encode(_stripped(item.event)) if only else _encode(item.event)
+            text = _encode(envelope(bare.event) if step.stage.events == ("*",) else bare.event)
             for group in self._groups_of(step, bare):
-                group.add_part(item.position, text, BARE)
-        self.size += len(text)
+                group.add_part(bare.position, text, BARE)
 
     def _groups_of(self, step: Step, item: Input) -> list[_Group]:
         """The groups an input concerns; none if it is turned away before it has one."""
         try:
             keys = step.stage.group(item)
         except Reject as error:
-            self._turn += 1
-            self._turn_away(item, step.number, self._turn, step.domain.name, str(error))
+            self._reject(step, item, error)
             return []
-        found = []
-        for key in keys:
-            group = self._groups.get((step.number, key))
-            if group is None:
-                group = self._groups[step.number, key] = _Group()
-            found.append(group)
-        return found
+        known = self._groups[step.number]
+        return [known.setdefault(key, _Group()) for key in keys]
+
+    def _reject(self, step: Step, item: Input, error: Reject) -> None:
+        self._turn += 1
+        self._turn_away(item, step.number, self._turn, step.domain.name, str(error))
 
     def _turn_away(self, item: Input, step: int, turn: int, domain: str, reason: str) -> None:
         turned = Turned(item.position, step, False, "", turn, item.received, item.event.type, domain, reason)
         self.outbox.chunk(self._course.closing, str(item.position)).turned.append(turned)
 
     def _audit(self, item: Input, kinds: list[str]) -> None:
-        found = Audited(item.position, item.received, kinds, _encode(_stripped(item.event)))
+        found = Audited(item.position, item.received, kinds, _encode(envelope(item.event)))
         self.outbox.chunk(self._course.closing, str(item.position)).audited.append(found)
 
     def _take(self, batch: FoldBatch) -> None:
@@ -243,17 +282,12 @@ class _Router:
             self._turn_away(item, -1, 0, domain, reason)
 
     def flush(self, number: int) -> list[Sent]:
-        steps = self._course.steps
-        for (step, key), group in self._groups.items():
-            chunk = self.outbox.chunk(steps[step].round, key)
-            chunk.received = self._received
-            text = b"[%b]" % b",".join(group.events)
-            chunk.told.append(Told(step, key, group.positions, group.parts, group.audited, text))
+        for step, groups in zip(self._course.steps, self._groups, strict=True):
+            for key, group in groups.items():
+                chunk = self.outbox.chunk(step.round, key)
+                chunk.received = self._received
+                text = b"[%b]" % b",".join(group.events)
+                chunk.told.append(Told(step.number, key, group.positions, group.parts, group.audited, text))
         sent = list(self.outbox.flush(number))
-        self._groups, self._received, self.size = {}, {}, 0
+        self._groups, self._received, self.size = [{} for _ in self._course.steps], {}, 0
         return sent
-
-
-def _stripped(event: Event) -> Event:
-    """The event without its payload."""
-    return msgspec.structs.replace(event, data=_NOTHING)

@@ -64,6 +64,7 @@ from arco.state._system import (
     PinRevision,
     Rejection,
     ReleasePin,
+    RetentionAdvanced,
 )
 from arco.state._table import BUCKETS, Key, Kind, Table, Time, bucket_of
 from arco.state._verify import Comparison, verify_revision
@@ -118,6 +119,7 @@ __all__ = [
     "ReleasePin",
     "Replica",
     "Retention",
+    "RetentionAdvanced",
     "Revisions",
     "Rows",
     "Runner",

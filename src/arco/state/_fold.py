@@ -103,75 +103,92 @@ def advance(retention: Retention, table: str, position: int, before: int) -> Non
         steps.append((position, before))
 
 
+class _Slot:
+    """What a group needs of one table, looked up once."""
+
+    __slots__ = ("expires", "group_of", "is_fact", "key_of", "noted", "prior", "writes")
+
+    def __init__(self, table: Table, key: str, batch: "FoldBatch") -> None:
+        self.writes: Rows = batch.writes[table.name].setdefault(key, {})
+        self.prior = batch.source.group(table, key)
+        self.is_fact = table.is_fact
+        self.key_of = table.key_of
+        self.group_of = table.group_of
+        self.expires = table.name in batch.retention and table.time_of is not None
+        self.noted = table.name in batch.watched or table.audited
+
+
 class _Group:
     """The rows of one group during a stage. Writes of a rejected input are taken back.
 
     Every event passes here several times: lookups are few and nothing is built that is not kept.
     """
 
-    __slots__ = ("_batch", "_input", "_retention", "_tables", "_undo", "key")
+    __slots__ = ("_batch", "_input", "_slots", "_undo", "key")
 
     def __init__(self, key: str, batch: "FoldBatch", tables: Sequence[Table]) -> None:
         self.key = key
         self._batch = batch
-        self._retention = batch.retention
-        self._tables: dict[str, tuple[Rows, Mapping[Key, Versioned]]] = {
-            table.name: (batch.writes[table.name].setdefault(key, {}), batch.source.group(table, key))
-            for table in tables
-        }
+        self._slots = {table.name: _Slot(table, key, batch) for table in tables}
         self._undo: list[tuple[Rows, Key, Versioned | None]] = []
         self._input: Input
 
     def get(self, table: Table, key: Key) -> Any:
-        writes, prior = self._tables[table.name]
-        found = writes.get(key) or prior.get(key)
+        slot = self._slots[table.name]
+        found = slot.writes.get(key) or slot.prior.get(key)
         if found is None:
             return None
         row = found[1]
-        if table.name in self._retention and row is not None and self._expired(table, row):
+        if slot.expires and row is not None and self._expired(table, row):
             return None
         return row
 
     def rows(self, table: Table) -> list[Any]:
-        writes, prior = self._tables[table.name]
-        rows = [row for _, (_, row) in sorted({**prior, **writes}.items()) if row is not None]
-        if table.name in self._retention:
+        slot = self._slots[table.name]
+        rows = [row for _, (_, row) in sorted({**slot.prior, **slot.writes}.items()) if row is not None]
+        if slot.expires:
             rows = [row for row in rows if not self._expired(table, row)]
         return rows
 
     def put(self, table: Table, row: Any) -> None:
-        name, key = table.name, table.key_of(row)
-        writes, prior = self._tables[name]
-        if table.is_fact and (key in writes or key in prior or name in self._retention):
+        slot = self._slots[table.name]
+        key, writes = slot.key_of(row), slot.writes
+        if slot.is_fact and (key in writes or key in slot.prior or slot.expires):
             self._check_fact(table, key, row)
-        if table.group_of(row) != self.key:
-            raise Reject(f"a row of {table.name} belongs to group {table.group_of(row)!r}, not {self.key!r}")
-        self._write(table, writes, key, row)
+        if slot.group_of(row) != self.key:
+            raise Reject(f"a row of {table.name} belongs to group {slot.group_of(row)!r}, not {self.key!r}")
+        if slot.noted:
+            self._note(table, key, row)
+        self._undo.append((writes, key, writes.get(key)))
+        writes[key] = (self._input.position, row)
 
     def _check_fact(self, table: Table, key: Key, row: Any) -> None:
         if self.get(table, key) is not None:
             raise Reject(f"{table.name} has a row with the key {key} already")
-        if table.name in self._retention and self._expired(table, row):
+        if self._slots[table.name].expires and self._expired(table, row):
             raise Reject(f"older than the retention of {table.name}")
 
     def delete(self, table: Table, key: Key) -> None:
         if table.is_fact:
             raise Reject(f"{table.name} holds facts, which are never deleted")
         if self.get(table, key) is not None:
-            self._write(table, self._tables[table.name][0], key, None)
+            slot = self._slots[table.name]
+            if slot.noted:
+                self._note(table, key, None)
+            self._undo.append((slot.writes, key, slot.writes.get(key)))
+            slot.writes[key] = (self._input.position, None)
 
-    def _write(self, table: Table, writes: Rows, key: Key, row: Any) -> None:
-        item = self._input
-        if table.name in self._batch.watched:
+    def _note(self, table: Table, key: Key, row: Any) -> None:
+        """Tell those who watch the table, and the audit."""
+        item, batch = self._input, self._batch
+        if table.name in batch.watched:
             change = Change(table.name, self.get(table, key), row)
-            self._batch.changes.append(Input(item.position, item.received, item.event, change))
-        if table.audited and item.position in self._batch.audited:
-            self._batch.note(item.position, table, key, self.get(table, key), row)
-        self._undo.append((writes, key, writes.get(key)))
-        writes[key] = (item.position, row)
+            batch.changes.append(Input(item.position, item.received, item.event, change))
+        if table.audited and item.position in batch.audited:
+            batch.note(item.position, table, key, self.get(table, key), row)
 
     def _expired(self, table: Table, row: Any) -> bool:
-        limit = cutoff(self._retention, table.name, self._input.position)
+        limit = cutoff(self._batch.retention, table.name, self._input.position)
         return limit is not None and table.time_of is not None and table.time_of(row) < limit
 
     def run(self, stage: Stage, domain: str, items: Iterable[Input]) -> None:
@@ -179,7 +196,6 @@ class _Group:
         batch, undo, fold = self._batch, self._undo, stage.fold
         for item in items:
             self._input = item
-            undo.clear()
             noted = len(batch.changes)
             try:
                 fold(self, item)
@@ -191,6 +207,7 @@ class _Group:
                     else:
                         writes[key] = old
                 batch.reject(item, domain, str(error))
+            undo.clear()
 
 
 class FoldBatch:
