@@ -5,7 +5,7 @@
 - `writing`: the whole `Workspace`, for commands that publish.
 """
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +13,7 @@ from pathlib import Path
 from arco.core import Invalid, Loaded, StoreRefused, load_settings
 from arco.log import HintFile, Place
 from arco.runtime import DEFINITIONS, AsyncRuntime, Incarnation, Workspace, read_incarnation
-from arco.state import Cadence, Definition, Layout, Revisions
+from arco.state import Cadence, Definition, Layout, Revisions, Runner
 from arco.storage import RequestCounts, Role, RoleStore, Scope, Sequence, Store, Tail, open_store
 
 __all__ = [
@@ -132,8 +132,16 @@ async def reading(project: Project, runtime: AsyncRuntime) -> AsyncIterator[Read
 
 
 @asynccontextmanager
-async def writing(project: Project, runtime: AsyncRuntime, log: str | None) -> AsyncIterator[Workspace]:
-    """The workspace with the roles that publish. It owns no log, and no loop runs: the command says what happens."""
+async def writing(
+    project: Project,
+    runtime: AsyncRuntime,
+    log: str | None,
+    runner: Callable[[Store, Place], Runner] | None = None,
+) -> AsyncIterator[Workspace]:
+    """The workspace with the roles that publish. It owns no log, and no loop runs: the command says what happens.
+
+    `runner` makes what merges and folds anew; without it that is done in this process.
+    """
     async with open_base(project, runtime) as base:
         opened = await Workspace.open(
             base,
@@ -143,6 +151,7 @@ async def writing(project: Project, runtime: AsyncRuntime, log: str | None) -> A
             compact=False,
             may_own=False,
             cadence=cadence_of(project),
+            runner=runner,
         )
         async with opened:
             yield opened

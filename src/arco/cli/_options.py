@@ -6,10 +6,13 @@ from typing import Annotated
 
 import typer
 
+from arco.spark import CompactionEngine
+
 __all__ = [
     "AsOfOption",
     "AssetArgument",
     "DescriptionOption",
+    "EngineOption",
     "FolderArgument",
     "IfExistsOption",
     "IfNotExistsOption",
@@ -59,6 +62,10 @@ MasterOption = Annotated[
 SparkConfOption = Annotated[
     list[str] | None,
     typer.Option("--spark-conf", metavar="NAME=VALUE", help="A setting of Spark, such as spark.driver.memory=4g."),
+]
+EngineOption = Annotated[
+    CompactionEngine,
+    typer.Option("--engine", help="Where heavy work runs: here, on Spark, or wherever it is faster."),
 ]
 LimitOption = Annotated[int, typer.Option("--limit", min=0, help="Rows at most; 0 for all.")]
 

@@ -1,5 +1,7 @@
 """Commands that look after state: publish and merge, fold anew or compare, delete what nobody reaches."""
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Annotated, Any
 
 import typer
@@ -7,13 +9,22 @@ from rich.console import RenderableType
 
 from arco.cli._command import Session, command
 from arco.cli._open import definitions, reading, writing
-from arco.cli._options import LogArgument
+from arco.cli._options import EngineOption, LogArgument, MasterOption
 from arco.cli._output import grid, say, shown_size
 from arco.core import Corrupt, Refused
-from arco.log import number_of
-from arco.runtime import OpenLog
-from arco.state import Collection, Collector, Manifest, base_for, verify_revision
-from arco.storage import Role
+from arco.log import Place, number_of
+from arco.runtime import OpenLog, Workspace
+from arco.spark import (
+    DEFAULT_MASTER,
+    ChoosingRunner,
+    CompactionEngine,
+    Site,
+    SparkRunner,
+    require_spark,
+    spark_sessions,
+)
+from arco.state import Collection, Collector, LocalRunner, Manifest, Runner, base_for, verify_revision
+from arco.storage import Role, Store
 
 __all__ = ["app"]
 
@@ -24,10 +35,15 @@ LISTED = 20
 
 
 @command(app)
-async def compact(session: Session, log: LogArgument = None) -> None:
+async def compact(
+    session: Session,
+    log: LogArgument = None,
+    engine: EngineOption = CompactionEngine.AUTO,
+    master: MasterOption = None,
+) -> None:
     """Fold new events, publish a revision and finish due merges."""
     rows, documents = [], []
-    async with writing(session.project, session.runtime, log) as workspace:
+    async with _working(session, log, engine, master) as workspace:
         for name, opened in workspace.logs.items():
             before = opened.compactor.head.manifest
             with session.output.progress(f"compacting {name}"):
@@ -38,6 +54,26 @@ async def compact(session: Session, log: LogArgument = None) -> None:
             rows.append([*_step_row(document), merges])
     headers = [*STEP_HEADERS, "merges"]
     session.output.emit({"logs": documents}, grid(headers, rows))
+
+
+@asynccontextmanager
+async def _working(
+    session: Session, log: str | None, engine: CompactionEngine, master: str | None
+) -> AsyncIterator[Workspace]:
+    """The workspace with the runner that the options choose; what it chooses is told."""
+    project, runtime = session.project, session.runtime
+    with spark_sessions(master or DEFAULT_MASTER) as sessions:
+
+        def runner(store: Store, place: Place) -> Runner:
+            site = Site.of(project.store, project.loaded.settings.store_options, place)
+            spark = SparkRunner(store, site, runtime, sessions)
+            local = LocalRunner(store, place, runtime)
+            return ChoosingRunner(engine, local, spark, store, place, runtime, session.output.note)
+
+        if engine is CompactionEngine.SPARK:
+            require_spark()
+        async with writing(project, runtime, log, runner) as workspace:
+            yield workspace
 
 
 STEP_HEADERS = ["log", "revision before", "after", "through segment", "layers", "size"]
@@ -77,6 +113,8 @@ async def rebuild(
     verify: Annotated[
         bool, typer.Option("--verify", help="Only compare with what is published; exits with 7 if anything differs.")
     ] = False,
+    engine: EngineOption = CompactionEngine.AUTO,
+    master: MasterOption = None,
 ) -> int | None:
     """Fold the log from its beginning and swap the state in.
 
@@ -85,7 +123,7 @@ async def rebuild(
     if verify:
         return await _compare(session, log)
     documents = []
-    async with writing(session.project, session.runtime, log) as workspace:
+    async with _working(session, log, engine, master) as workspace:
         for name, opened in workspace.logs.items():
             before = opened.compactor.head.manifest
             with session.output.progress(f"folding {name} anew") as progress:

@@ -38,6 +38,8 @@ from arco.log._segment import (
     decode_segment,
     encode_segment,
     link_of,
+    parse_segment,
+    segment_text,
 )
 from arco.log._stream import SegmentStream, Subscription, follow
 
@@ -90,6 +92,8 @@ __all__ = [
     "may_hold_secret",
     "number_of",
     "parse_position",
+    "parse_segment",
     "position_of",
     "read_log",
+    "segment_text",
 ]

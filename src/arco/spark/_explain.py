@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from arco.core import Invalid, TooLarge
-from arco.spark._plans import LITERAL, MAX_PLAN_CHARACTERS, Expression, Plan, Projections, bottom_up
+from arco.spark._plans import MAX_PLAN_CHARACTERS, Expression, Plan, Projections, bottom_up
 from arco.spark._text import Group, Parser
 
 __all__ = ["parse_explain", "projections_of"]
@@ -194,9 +194,7 @@ def _generate(kind: str, children: tuple[Plan, ...], arguments: Sequence[Group],
     generator = parser.expression(arguments[0])
     if generator.kind == "AttributeReference":
         generator = Expression("Text", (generator,))
-    return Plan(
-        kind, children, lists={"generator": (generator,), "generatorOutput": parser.columns(arguments[-1])}
-    )
+    return Plan(kind, children, lists={"generator": (generator,), "generatorOutput": parser.columns(arguments[-1])})
 
 
 def _expand(kind: str, children: tuple[Plan, ...], arguments: Sequence[Group], parser: Parser) -> Plan:

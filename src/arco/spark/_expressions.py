@@ -82,9 +82,7 @@ class Expressions:
 
     def split(self, traces: Sequence[Trace], kinds: Sequence[Kind]) -> Trace:
         """Each child by its own kind."""
-        return self.ledger.merged(
-            self.ledger.after(trace, kind) for trace, kind in zip(traces, kinds, strict=True)
-        )
+        return self.ledger.merged(self.ledger.after(trace, kind) for trace, kind in zip(traces, kinds, strict=True))
 
 
 def _computed(here: Expressions, node: Expression, children: Sequence[Trace]) -> Trace:
@@ -262,5 +260,7 @@ _RULES: dict[str, Rule] = {
     "ListQuery": _listed,
     "Exists": _exists,
     **dict.fromkeys(_FOREIGN, _foreign),
-    **dict.fromkeys(("HiveUDAFFunction", "PythonUDAF", "ScalaAggregator", "ScalaUDAF", "V2Aggregator"), _foreign_aggregate),
+    **dict.fromkeys(
+        ("HiveUDAFFunction", "PythonUDAF", "ScalaAggregator", "ScalaUDAF", "V2Aggregator"), _foreign_aggregate
+    ),
 }

@@ -199,9 +199,7 @@ def _column(ledger: Ledger, trace: Trace, loss: str) -> OutputColumn:
 def _dependencies(ledger: Ledger, trace: Trace) -> tuple[Dependency, ...]:
     return tuple(
         sorted(
-            Dependency(*ledger.sources[number], kind)
-            for number, mask in trace.masks.items()
-            for kind in kinds_of(mask)
+            Dependency(*ledger.sources[number], kind) for number, mask in trace.masks.items() for kind in kinds_of(mask)
         )
     )
 
@@ -258,9 +256,7 @@ def column_lineage(
         coverage=lineage.coverage,
         mappings=tuple(mappings),
         unmapped_columns=tuple(_ref(name, targets) for name in _unmapped(lineage, max_bytes)),
-        influences=tuple(
-            ColumnInfluence(names, kind) for kind, names in _by_type(lineage.rows, parameter, sources)
-        )
+        influences=tuple(ColumnInfluence(names, kind) for kind, names in _by_type(lineage.rows, parameter, sources))
         or None,
         reason=reason or None,
     )

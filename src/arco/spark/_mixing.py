@@ -337,7 +337,9 @@ def _set_operation(proof: _Proof, plan: Plan, children: Sequence[State]) -> Stat
         missing = [dimension for dimension in proof.dimensions if not same[dimension]]
         if missing:
             name = proof.key(missing)
-            raise _Mixed(f"{plan.kind.lower()} compares rows of several partitions: put {name} at the same place on both sides")
+            raise _Mixed(
+                f"{plan.kind.lower()} compares rows of several partitions: put {name} at the same place on both sides"
+            )
     return left
 
 

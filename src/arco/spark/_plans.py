@@ -168,9 +168,7 @@ class _Reader:
         (root,) = stack
         return root
 
-    def _expression_node(
-        self, raw: dict[str, Any], children: tuple[Expression, ...], nesting: int
-    ) -> Expression:
+    def _expression_node(self, raw: dict[str, Any], children: tuple[Expression, ...], nesting: int) -> Expression:
         kind = _short(raw["class"])
         if kind == "Literal":
             return LITERAL

@@ -415,7 +415,13 @@ _RULES: dict[str, Rule] = {
         ("ExternalRDD", "LogicalRDD"), _leaf(Certainty.UNKNOWN, "comes from an RDD, which hides what it is made of")
     ),
     **dict.fromkeys(
-        ("DataSourceV2Relation", "DataSourceV2ScanRelation", "HiveTableRelation", "LogicalRelation", "StreamingRelation"),
+        (
+            "DataSourceV2Relation",
+            "DataSourceV2ScanRelation",
+            "HiveTableRelation",
+            "LogicalRelation",
+            "StreamingRelation",
+        ),
         _leaf(Certainty.UNKNOWN, "is read from a table or from files that are no input"),
     ),
 }

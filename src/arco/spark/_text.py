@@ -19,11 +19,64 @@ _CLOSING = {"(": ")", "[": "]", "{": "}"}
 _MAX_DEPTH = 150
 
 _AGGREGATES = frozenset(
-    "any any_value approx_count_distinct approx_percentile array_agg avg bit_and bit_or bit_xor bool_and bool_or "
-    "collect_list collect_set corr count count_if covar_pop covar_samp every first first_value kurtosis last "
-    "last_value listagg max mean median min mode percentile percentile_approx percentile_cont percentile_disc "
-    "regr_avgx regr_avgy regr_count regr_intercept regr_r2 regr_slope regr_sxx regr_sxy regr_syy skewness some std "
-    "stddev stddev_pop stddev_samp string_agg sum try_avg try_sum var_pop var_samp variance".split()
+    [
+        "any",
+        "any_value",
+        "approx_count_distinct",
+        "approx_percentile",
+        "array_agg",
+        "avg",
+        "bit_and",
+        "bit_or",
+        "bit_xor",
+        "bool_and",
+        "bool_or",
+        "collect_list",
+        "collect_set",
+        "corr",
+        "count",
+        "count_if",
+        "covar_pop",
+        "covar_samp",
+        "every",
+        "first",
+        "first_value",
+        "kurtosis",
+        "last",
+        "last_value",
+        "listagg",
+        "max",
+        "mean",
+        "median",
+        "min",
+        "mode",
+        "percentile",
+        "percentile_approx",
+        "percentile_cont",
+        "percentile_disc",
+        "regr_avgx",
+        "regr_avgy",
+        "regr_count",
+        "regr_intercept",
+        "regr_r2",
+        "regr_slope",
+        "regr_sxx",
+        "regr_sxy",
+        "regr_syy",
+        "skewness",
+        "some",
+        "std",
+        "stddev",
+        "stddev_pop",
+        "stddev_samp",
+        "string_agg",
+        "sum",
+        "try_avg",
+        "try_sum",
+        "var_pop",
+        "var_samp",
+        "variance",
+    ]
 )
 _RANKS = {"rank": "Rank", "dense_rank": "DenseRank", "percent_rank": "PercentRank"}
 _SUBQUERIES = {

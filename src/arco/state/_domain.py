@@ -71,7 +71,8 @@ class Stage:
     """The groups an input concerns."""
     fold: Callable[[Group, Input], None]
     events: tuple[str, ...] = ()
-    """Types of the events it folds; `*` for all that were decided or carry a request key, of known type or not."""
+    """Types of the events it folds; `*` for all that were decided or carry a request key, of known type or not, without
+    their payload."""
     changes: tuple[Table, ...] = ()
     """Tables of earlier stages of this domain whose changes are inputs too."""
 

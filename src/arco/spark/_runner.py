@@ -1,0 +1,350 @@
+"""`SparkRunner`: rebuilds and merges of state on a Spark cluster. The driver's side.
+
+    segments -> route -> shuffle by bucket -> fold the first round -> shuffle -> ... -> files -> manifest
+
+Executors read segments and layers from the store and write files into it; nothing but parcels and reports passes
+through Spark. The driver checks the chain of segments where one task's range ends and the next begins, puts the files
+together in the order of their buckets, writes those that are small, and gives back what a `LocalRunner` would: the same
+rows, in other files. It publishes nothing; the compactor adopts the result.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import partial
+from itertools import groupby
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import msgspec
+import pyarrow as pa
+
+from arco.core import Corrupt, Refused, Runtime, Unavailable, new_ulid
+from arco.log import FIRST_LINK, Link, position_of
+from arco.spark._merge import merge_buckets
+from arco.spark._parcels import Parcel, Report, read_report
+from arco.spark._refold import fold_round
+from arco.spark._routing import route_segments
+from arco.spark._site import Sent, Site, reraise
+from arco.state import (
+    PINS,
+    Definition,
+    File,
+    FileWriter,
+    Layer,
+    LayerReader,
+    Layout,
+    Manifest,
+    MergeJob,
+    PinEntry,
+    RefoldJob,
+    Retention,
+    SkippedType,
+    Table,
+    advance,
+    empty_manifest,
+    from_arrow,
+)
+from arco.storage import Sequence, Store
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["SparkRunner"]
+
+T = TypeVar("T")
+
+PARTITION_BYTES = 12 << 20
+"""Bytes of segments, as they are stored, that one task of a round folds. They are ten times as many in memory."""
+
+MAX_PARTITIONS = 48
+"""A layer has at most 50 files of ordinary size."""
+
+SEGMENTS_A_TASK = 512
+SAMPLES = 16
+WATCH_SECONDS = 0.5
+LEVEL_ROWS, LEVEL_FAN = 200_000, 8
+"""A layer of up to so many rows is of level 1; one more level for every so many times as many. Else the first merges
+after a rebuild would write everything once more."""
+
+
+@dataclass
+class _Share:
+    """Which part of a job runs, for whoever watches: from one fraction of the whole to another."""
+
+    start: float = 0.0
+    end: float = 1.0
+
+
+@dataclass
+class _Findings:
+    """What the tasks of a refold reported."""
+
+    link: Link
+    events: int
+    retention: Retention
+    skipped: dict[str, tuple[int, int]]
+    files: dict[str, list[tuple[int, File | None, bytes | None]]]
+
+
+class SparkRunner:
+    def __init__(self, store: Store, site: Site, runtime: Runtime, session: "Callable[[], SparkSession]") -> None:
+        """`session` starts or finds a session when there is something to do for it."""
+        self._store = store
+        self._site = site
+        self._place = site.place
+        self._layout = Layout(site.place)
+        self._runtime = runtime
+        self._session = session
+
+    async def merge(self, job: MergeJob) -> tuple[File, ...]:
+        size = sum(layer.bytes for layer in job.layers)
+
+        def work(spark: Any, share: _Share) -> list[Report]:
+            context = spark.sparkContext
+            partitions = _partitions(size, context.defaultParallelism)
+            task = partial(
+                merge_buckets, self._site, job.table.name, job.layers, job.oldest, job.cutoff, job.directory, partitions
+            )
+            found = context.parallelize(range(partitions), partitions).flatMap(task).collect()
+            return _checked(parcel for _, parcel in found)
+
+        reports = await self._on_spark(f"merge of {job.table.name}", work)
+        return tuple(file for report in reports for _, file, _ in report.files if file is not None)
+
+    async def refold(self, job: RefoldJob) -> Manifest:
+        base = empty_manifest(self._place)
+        if job.through == 0:
+            return msgspec.structs.replace(base, folds=dict(job.definition.versions))
+        size = await self._log_bytes(job.through)
+        found = await self._on_spark(
+            f"rebuild of {self._place.log}",
+            lambda spark, share: self._refold(spark, job, size, share),
+            lambda done: job.progress(int(done * job.through), job.through),
+        )
+        job.progress(job.through, job.through)
+        link = found.link
+        last = str(position_of(link.number + 1, 0) - 1)
+        layers = []
+        for name, parts in sorted(found.files.items()):
+            files = await self._files(job.definition.tables[name], job.directory, parts)
+            if files:
+                rows = sum(file.rows for file in files)
+                layers.append(Layer(name, _level(rows), base.watermark, last, files))
+        return msgspec.structs.replace(
+            base,
+            layers=tuple(layers),
+            watermark=last,
+            link=link,
+            folds=dict(job.definition.versions),
+            skipped=tuple(SkippedType(name, str(first), seen) for name, (first, seen) in sorted(found.skipped.items())),
+            retention={
+                name: tuple((str(since), before) for since, before in steps[-1:])
+                for name, steps in sorted(found.retention.items())
+            },
+            pins=await self._pins(layers),
+        )
+
+    # On the cluster
+
+    def _refold(self, spark: Any, job: RefoldJob, size: int, share: _Share) -> _Findings:
+        context = spark.sparkContext
+        cores = context.defaultParallelism
+        partitions = _partitions(size, cores)
+        tasks = min(job.through, max(4 * cores, -(-job.through // SEGMENTS_A_TASK)))
+        ends = [job.through * task // tasks for task in range(tasks + 1)]
+        ranges = [(task, ends[task] + 1, ends[task + 1]) for task in range(tasks)]
+        versions = dict(job.definition.versions)
+        share.end = 0.5
+        route = partial(_route, self._site, versions, partitions)
+        parcels = context.parallelize(ranges, tasks).flatMap(route).partitionBy(partitions + 1, _itself)
+        reports = _reports(context, parcels, partitions)
+        found = _findings(job.definition, reports)
+        sent = _sent(reports)
+        while sent:
+            turn = min(sent)
+            share.start, share.end = share.end, (1 + share.end) / 2
+            fold = partial(_fold, self._site, versions, partitions, turn, found.retention, job.through, job.directory)
+            parcels = parcels.mapPartitionsWithIndex(fold).partitionBy(partitions + 1, _itself)
+            reports = _reports(context, parcels, partitions)
+            for report in reports:
+                for name, file, rows in report.files:
+                    found.files.setdefault(name, []).append((report.task, file, rows))
+            sent = _sent(reports)
+        return found
+
+    async def _on_spark(
+        self, what: str, work: Callable[[Any, _Share], T], progress: Callable[[float], None] = lambda done: None
+    ) -> T:
+        """Run blocking calls of Spark beside the loop, and tell how far they are."""
+        name, share = new_ulid(self._runtime, self._runtime), _Share()
+        contexts: list[Any] = []
+
+        def run() -> T:
+            from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+            from pyspark.errors import PySparkException
+
+            spark: Any = self._session()
+            if not hasattr(spark, "_jsparkSession"):
+                raise Refused(
+                    "compaction needs a Spark session of its own, and this one is remote (Spark Connect); give the "
+                    "address of the master instead, or use `--engine local`"
+                )
+            context = spark.sparkContext
+            contexts.append(context)
+            context.setJobGroup(name, what)
+            try:
+                return work(spark, share)
+            except (Py4JError, PySparkException) as error:
+                raise Unavailable(f"the {what} on Spark did not end: {_reason(error)}; try again") from error
+            finally:
+                context.setLocalProperty("spark.jobGroup.id", None)
+
+        async def watch() -> None:
+            while True:
+                await self._runtime.sleep(WATCH_SECONDS)
+                if contexts:
+                    progress(share.start + (share.end - share.start) * _done(contexts[0], name))
+
+        watching = self._runtime.spawn(watch(), f"progress of the {what}")
+        try:
+            return await self._runtime.offload(run)
+        except BaseException:
+            if contexts:
+                contexts[0].cancelJobGroup(name)  # who stops waiting does not stop the thread
+            raise
+        finally:
+            watching.cancel()
+
+    # Around it
+
+    async def _log_bytes(self, through: int) -> int:
+        """About how many bytes the segments have, by a few of them."""
+        log = Sequence(self._store, self._layout.ledger, self._runtime)
+        numbers = sorted({1 + (through - 1) * k // max(SAMPLES - 1, 1) for k in range(SAMPLES)})
+        sizes = [len(await log.read_known(number)) for number in numbers]
+        return through * sum(sizes) // len(sizes)
+
+    async def _files(
+        self, table: Table, directory: str, parts: list[tuple[int, File | None, bytes | None]]
+    ) -> tuple[File, ...]:
+        """The files of a table in the order of their buckets; rows that came home are written here, side by side."""
+        writer = FileWriter(self._store, self._layout, directory, self._runtime)
+        files: list[File] = []
+        ordered = sorted(parts, key=lambda part: part[0])
+        for number, (home, run) in enumerate(groupby(ordered, key=lambda part: part[1] is None)):
+            if home:
+                data = pa.concat_tables(_unpack(rows) for _, _, rows in run if rows is not None).combine_chunks()
+                name = f"refold-{new_ulid(self._runtime, self._runtime)}-{table.name}-{number:03d}"
+                files += await writer.files(table, data, name)
+            else:
+                files += [file for _, file, _ in run if file is not None]
+        return tuple(files)
+
+    async def _pins(self, layers: Iterable[Layer]) -> tuple[PinEntry, ...]:
+        reader = LayerReader(self._store)
+        data = await reader.rows(PINS, [layer for layer in layers if layer.table == PINS.name])
+        pins = [pin for _, _, (_, pin) in from_arrow(PINS, data)]
+        return tuple(PinEntry(pin.pin_id, pin.revision, pin.expires_at) for pin in sorted(pins, key=lambda p: p.pin_id))
+
+
+def _itself(partition: int) -> int:
+    return partition
+
+
+def _route(site: Site, versions: dict[str, int], partitions: int, part: tuple[int, int, int]) -> list[Sent]:
+    return route_segments(site, versions, partitions, *part)
+
+
+def _fold(
+    site: Site,
+    versions: dict[str, int],
+    partitions: int,
+    turn: int,
+    retention: Retention,
+    through: int,
+    directory: str,
+    partition: int,
+    parcels: Iterable[Sent],
+) -> Iterable[Sent]:
+    if partition == partitions:
+        return []  # reports, which the driver has read
+    mine = (parcel for _, parcel in parcels)
+    return fold_round(site, versions, partitions, turn, retention, through, directory, partition, mine)
+
+
+def _partitions(size: int, cores: int) -> int:
+    return max(1, min(MAX_PARTITIONS, max(cores, size // PARTITION_BYTES)))
+
+
+def _level(rows: int) -> int:
+    level = 1
+    while rows > LEVEL_ROWS:
+        rows //= LEVEL_FAN
+        level += 1
+    return level
+
+
+def _reports(context: Any, parcels: Any, partitions: int) -> list[Report]:
+    """Run everything up to here. Asking for the reports alone leaves the other parcels where they are."""
+    return _checked(parcel for _, parcel in context.runJob(parcels, list, [partitions]))
+
+
+def _done(context: Any, group: str) -> float:
+    """Which part of its tasks the running job of a group has done."""
+    tracker = context.statusTracker()
+    for job in sorted(tracker.getJobIdsForGroup(group), reverse=True)[:1]:
+        found = tracker.getJobInfo(job)
+        stages = [tracker.getStageInfo(stage) for stage in found.stageIds] if found else []
+        known = [stage for stage in stages if stage is not None and stage.numActiveTasks]
+        tasks = sum(stage.numTasks for stage in known)
+        return sum(stage.numCompletedTasks for stage in known) / tasks if tasks else 0.0
+    return 0.0
+
+
+def _checked(parcels: Iterable[Parcel]) -> list[Report]:
+    reports = sorted((read_report(parcel) for parcel in parcels), key=lambda report: report.task)
+    for report in reports:
+        if report.error is not None:
+            reraise(report.error)
+    return reports
+
+
+def _sent(reports: Iterable[Report]) -> set[int]:
+    return {turn for report in reports for turn in report.sent}
+
+
+def _findings(definition: Definition, reports: list[Report]) -> _Findings:
+    """Put together what was read, and see that it is one chain."""
+    link, sealed = FIRST_LINK, 0
+    for report in reports:
+        assert report.first is not None
+        assert report.last is not None
+        if sealed:
+            raise Corrupt(
+                f"segment {sealed} of {definition.log} seals the log, and others follow; run `arco log verify`"
+            )
+        if report.first != (link.number + 1, link.sha256):
+            raise Corrupt(
+                f"segment {report.first[0]} of {definition.log} does not continue segment {link.number}; "
+                "run `arco log verify`"
+            )
+        link, sealed = Link(*report.last), report.sealed
+    retention: Retention = {}
+    for position, table, before in sorted(step for report in reports for step in report.retention):
+        advance(retention, table, position, before)
+    skipped: dict[str, tuple[int, int]] = {}
+    for report in reports:
+        for name, (first, seen) in report.skipped.items():
+            known = skipped.get(name, (first, 0))
+            skipped[name] = (known[0], known[1] + seen)
+    return _Findings(link, sum(report.events for report in reports), retention, skipped, {})
+
+
+def _unpack(rows: bytes) -> pa.Table:
+    return pa.ipc.open_stream(rows).read_all()
+
+
+def _reason(error: Exception) -> str:
+    """The line of a long story that says what happened."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    causes = [line for line in lines if line.startswith(("Caused by:", "arco.core."))]
+    return (causes or lines or [type(error).__name__])[-1][:300]
