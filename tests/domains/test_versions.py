@@ -28,7 +28,7 @@ from arco.domains.execution import (
     VersionStatus,
     expirable,
 )
-from arco.domains.execution.standing import known_version
+from arco.domains.execution.standing import Checked, judge_check, known_version
 from arco.domains.quality import QUALITY, CheckExecuted, Gating
 from arco.log import Event
 from arco.state import AUDIT, REJECTIONS, define_log
@@ -516,3 +516,10 @@ def test_versions_expire_by_a_decision_and_their_files_are_free_after_the_grace(
         assert (await decider.replica.get(PARTITIONS, "a1", "p1")).version_count == 3
 
     deciding(LOG, work)
+
+
+def test_a_result_of_quality_is_what_this_domain_takes_for_one() -> None:
+    """The two domains do not know each other: only the type checker and this compare the event with `Checked`."""
+    result: Checked = CheckExecuted("c", "c", "x", "a", "p", "m", "r", "t", False, Severity.ERROR, START)
+    assert judge_check(result) == "blocked"
+    assert set(EXECUTION.shared) == {event.name for event in QUALITY.events}

@@ -111,8 +111,8 @@ class Domain:
     events: tuple[EventType, ...]
     stages: tuple[Stage, ...]
     commands: Mapping[str, tuple[type[msgspec.Struct], Decider]] = field(default_factory=dict)
-    shared: tuple[EventType, ...] = ()
-    """Events of other domains of the log that its stages fold too."""
+    shared: tuple[str, ...] = ()
+    """Types of events that another domain of the log declares, and that its stages fold too."""
 
     @property
     def tables(self) -> Iterable[Table]:
@@ -120,7 +120,7 @@ class Domain:
             yield from stage.tables
 
     def __post_init__(self) -> None:
-        known = {kind.name for kind in (*self.events, *self.shared)}
+        known = {*(kind.name for kind in self.events), *self.shared}
         earlier: set[str] = set()
         for stage in self.stages:
             if not set(stage.events) <= known | {"*"}:

@@ -23,10 +23,12 @@ from arco.domains.execution.events import (
     MaterializationFailed,
     MaterializationQuarantined,
     MaterializationReleased,
+    MaterializationsDeleted,
     MaterializationsExpired,
 )
 from arco.domains.execution.standing import (
     JUDGED,
+    Checked,
     judge_check,
     known_version,
     partition_status,
@@ -49,10 +51,12 @@ from arco.domains.execution.tables import (
     Partition,
     VersionStatus,
 )
-from arco.domains.quality.events import CHECK_EXECUTED, CheckExecuted
 from arco.state import Change, Domain, Group, Input, Reject, Stage
 
 __all__ = ["EXECUTION"]
+
+CHECK_EXECUTED = "CheckExecuted"
+"""An event of the domain `quality`: what a check found in a version, and what was done about it."""
 
 WRITTEN = (PUBLISHED, QUARANTINED)
 """What a producer may say of a version."""
@@ -67,15 +71,15 @@ def _fold_asset(group: Group, item: Input) -> None:
     if isinstance(event, MaterializationCompleted):
         if group.get(MATERIALIZATIONS, event.materialization_id) is None:
             _fold_version(group, item, event)
-    elif isinstance(event, CheckExecuted):
-        _fold_check(group, item, event)
     elif isinstance(event, MaterializationFailed):
         _fold_failure(group, item, event)
     elif isinstance(event, MaterializationQuarantined | MaterializationReleased):
         _fold_set(group, item, event)
-    else:
+    elif isinstance(event, MaterializationsExpired | MaterializationsDeleted):
         for name in event.materialization_ids:
             _fold_end(group, item, name, expired=isinstance(event, MaterializationsExpired))
+    else:
+        _fold_check(group, item, event)
 
 
 # Versions
@@ -150,7 +154,7 @@ def _judged(row: VersionStatus, verdict: str) -> VersionStatus:
 # How versions stand
 
 
-def _fold_check(group: Group, item: Input, event: CheckExecuted) -> None:
+def _fold_check(group: Group, item: Input, event: Checked) -> None:
     verdict = judge_check(event)
     if verdict == PUBLISHED:
         return
@@ -336,7 +340,7 @@ EXECUTION = Domain(
             _fold_asset,
             # Checks first: where they come with the version they judge, it never becomes current in between.
             events=(
-                CHECK_EXECUTED.name,
+                CHECK_EXECUTED,
                 MATERIALIZATION_COMPLETED.name,
                 MATERIALIZATION_FAILED.name,
                 MATERIALIZATION_QUARANTINED.name,

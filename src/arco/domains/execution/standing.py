@@ -4,6 +4,8 @@ What its producer and its checks say is *judged*: the worst that anybody told co
 often. What somebody set by hand wins over it, whenever checks come. A version that expired is past both.
 """
 
+from typing import Protocol
+
 import msgspec
 
 from arco.assets import GatingAction, Severity
@@ -19,10 +21,11 @@ from arco.domains.execution.tables import (
     Partition,
     VersionStatus,
 )
-from arco.domains.quality.events import CheckExecuted
 
 __all__ = [
     "JUDGED",
+    "Checked",
+    "Gated",
     "judge_check",
     "known_version",
     "partition_status",
@@ -30,6 +33,36 @@ __all__ = [
     "unknown_version",
     "with_current",
 ]
+
+
+class Gated(Protocol):
+    """What a policy made of a result."""
+
+    @property
+    def action(self) -> GatingAction: ...
+
+
+class Checked(Protocol):
+    """The result of a check, as the domain `quality` defines its event: what counts of it here."""
+
+    @property
+    def asset_id(self) -> str: ...
+
+    @property
+    def partition_id(self) -> str: ...
+
+    @property
+    def materialization_id(self) -> str: ...
+
+    @property
+    def passed(self) -> bool: ...
+
+    @property
+    def severity(self) -> Severity: ...
+
+    @property
+    def gating(self) -> Gated | None: ...
+
 
 JUDGED = (PUBLISHED, BLOCKED, QUARANTINED)
 """From best to worst."""
@@ -45,7 +78,7 @@ _BY_ACTION = {
 _HARMLESS = (Severity.INFO, Severity.WARNING)
 
 
-def judge_check(event: CheckExecuted) -> str:
+def judge_check(event: Checked) -> str:
     """What one result makes of its version. A failure is no reason by itself: what counts is what its policy made of
     it. One that no policy judged blocks if it is severe."""
     if event.gating is not None:
@@ -53,7 +86,7 @@ def judge_check(event: CheckExecuted) -> str:
     return PUBLISHED if event.passed or event.severity in _HARMLESS else BLOCKED
 
 
-def unknown_version(event: MaterializationCompleted | CheckExecuted) -> VersionStatus:
+def unknown_version(event: MaterializationCompleted | Checked) -> VersionStatus:
     """A version of which nothing is known yet but that it exists."""
     return _fresh(event.materialization_id, event.asset_id, event.partition_id)
 
