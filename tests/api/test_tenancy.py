@@ -141,6 +141,16 @@ def _queries(method: str, path: str, wanted: Content) -> list[dict[str, Any]]:
             return [{"cursor": encode_cursor("deployments", (wanted.deployment_id,))}]
         case "GET", "/assets/{asset}/partitions":
             return [{}, {"cursor": encode_cursor(f"partitions/{wanted.asset_id}", (wanted.asset_id,))}]
+        case "GET", "/assets/{asset}/versions":
+            place = f"versions/{wanted.asset_id}//"
+            return [{}, {"status": "quarantined"}, {"cursor": encode_cursor(place, ("1", wanted.version))}]
+        case "GET", "/quarantine":
+            return [
+                {"asset": wanted.asset},
+                {"asset": wanted.table, "status": "all"},
+                {"cursor": encode_cursor("held///held", (f"{0:018d}:{wanted.version}",))},
+                {"as_of": f"run:{wanted.run_id}"},
+            ]
         case "GET", "/partitions/{name}":
             return [{}, {"cursor": encode_cursor(f"dynamic/{wanted.partitions}", (wanted.namespace,))}]
         case "GET", "/runs/{run_id}/tasks":
@@ -207,6 +217,8 @@ def _bodies(method: str, path: str, wanted: Content) -> list[Any]:
         ("POST", "/deployments/{deployment_id}/rollback"): [{}],
         ("POST", "/partitions/{name}"): [{"keys": ["mine"]}],
         ("POST", "/partitions/{name}/drop"): [{"keys": [f"{wanted.namespace}-customer"]}],
+        ("POST", "/assets/{asset}/versions/{version}/quarantine"): [{"reason": "mine"}],
+        ("POST", "/assets/{asset}/versions/{version}/release"): [{"reason": "mine"}],
         ("POST", "/plans"): [{"selection": wanted.asset}],
         ("POST", "/runs"): [{"selection": wanted.asset}, {"selection": "*", "run_key": wanted.run_key}],
         ("POST", "/runs/{run_id}/cancel"): [{}],
@@ -298,6 +310,7 @@ def test_lists_show_nothing_of_others() -> None:
             ("/assets", {}),
             ("/deployments", {}),
             ("/runs", {}),
+            ("/quarantine", {"status": "all"}),
             (f"/runs/{place.own[OTHER].run_id}", {}),
             (f"/runs/{place.own[OTHER].run_id}/explain", {}),
             ("/diff", {"from": "catalog:0"}),

@@ -20,6 +20,7 @@ from arco.servo._reading import explain_run, list_runs, list_tasks, plan_info, r
 from arco.servo._request import Mode, RunRequest, request_fingerprint
 from arco.servo._runs import Asked, Planned, Runs, Triggered, trigger_fingerprint
 from arco.servo._servo import Servo
+from arco.servo._versions import decision_facts, list_held_versions, list_versions, version_detail
 from arco.servo._work import Relay, Work
 
 __all__ = [
@@ -50,6 +51,7 @@ __all__ = [
     "Work",
     "WorkerId",
     "asset_detail",
+    "decision_facts",
     "deploy",
     "dynamic_partitions",
     "explain_run",
@@ -57,9 +59,11 @@ __all__ = [
     "find_deployed",
     "list_assets",
     "list_deployments",
+    "list_held_versions",
     "list_partitions",
     "list_runs",
     "list_tasks",
+    "list_versions",
     "open_envelope",
     "plan_info",
     "prepare_deploy",
@@ -70,4 +74,5 @@ __all__ = [
     "sign_envelope",
     "task_detail",
     "trigger_fingerprint",
+    "version_detail",
 ]

@@ -43,12 +43,12 @@ class PlanningState(msgspec.Struct, frozen=True):
     """By asset id and partition id."""
     bad: Mapping[str, Mapping[str, str]] = {}
     """Partitions that have versions, but no good one, and why; by asset id and partition id."""
-    released: frozenset[str] = frozenset()
-    """Ids of the versions among them for which somebody vouched after they were held back."""
     usual_seconds: Mapping[str, float] = {}
     """What versions of an asset usually take, by asset id."""
     dynamic: Mapping[str, tuple[str, ...]] = {}
     """Keys of dynamic partitions by name of the set, in the order in which they were added."""
+    released: frozenset[str] = frozenset()
+    """Ids of versions of these assets for which somebody vouched after they were held back."""
 
 
 QUARANTINED: Final = "its newest version is quarantined"

@@ -119,6 +119,15 @@ from arco.wire._servo import (
     TaskLogPage,
     TaskSummary,
 )
+from arco.wire._versions import (
+    VersionCheck,
+    VersionDecided,
+    VersionDecision,
+    VersionDetail,
+    VersionFile,
+    VersionInfo,
+    VersionReader,
+)
 
 __all__ = [
     "Answer",
@@ -225,6 +234,13 @@ __all__ = [
     "TaskHint",
     "TaskLogPage",
     "TaskSummary",
+    "VersionCheck",
+    "VersionDecided",
+    "VersionDecision",
+    "VersionDetail",
+    "VersionFile",
+    "VersionInfo",
+    "VersionReader",
     "WhoAmI",
     "Written",
     "pack_error",

@@ -11,7 +11,8 @@ from arco.api.routes._query import query
 from arco.api.routes._runs import runs
 from arco.api.routes._states import states
 from arco.api.routes._tables import tables
+from arco.api.routes._versions import versions
 
 __all__ = ["ROUTERS"]
 
-ROUTERS = (namespaces, tables, columns, lineage, assets, deployments, runs, events, query, states, access)
+ROUTERS = (namespaces, tables, columns, lineage, assets, versions, deployments, runs, events, query, states, access)

@@ -33,6 +33,7 @@ from arco.domains.execution.events import (
 )
 from arco.domains.execution.fold import EXECUTION
 from arco.domains.execution.retention import RetentionPolicy, expirable
+from arco.domains.execution.standing import held_key, known_version
 from arco.domains.execution.tables import (
     BLOCKED,
     DELETED,
@@ -98,4 +99,6 @@ __all__ = [
     "expirable",
     "find_expirable",
     "find_version",
+    "held_key",
+    "known_version",
 ]

@@ -7,7 +7,6 @@ decided (`standing`), in whatever order they come; when the current one falls, t
 
 import msgspec
 
-from arco.core import MAX_TIME
 from arco.domains.execution.commands import COMMANDS
 from arco.domains.execution.events import (
     ASSET_OBSERVED,
@@ -29,6 +28,7 @@ from arco.domains.execution.events import (
 from arco.domains.execution.standing import (
     JUDGED,
     Checked,
+    held_key,
     judge_check,
     known_version,
     partition_status,
@@ -236,12 +236,12 @@ def _newest_good(group: Group, partition_id: str) -> Materialization | None:
 
 
 def _fold_held(group: Group, item: Input) -> None:
-    """The list of versions that were held back. `held_at` never changes, so neither does the place in it."""
+    """The list of versions that were held back."""
     change: Change = item.payload
     row: VersionStatus = change.after
     if row.held_at is None or row.version is None:
         return
-    order_key = f"{MAX_TIME - row.held_at:018d}:{row.materialization_id}"
+    order_key = held_key(row)
     if row.deleted_at is not None:
         group.delete(HELD_VERSIONS, order_key)
     elif group.get(HELD_VERSIONS, order_key) is None:

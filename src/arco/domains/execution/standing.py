@@ -9,6 +9,7 @@ from typing import Protocol
 import msgspec
 
 from arco.assets import GatingAction, Severity
+from arco.core import MAX_TIME
 from arco.domains.execution.events import MaterializationCompleted
 from arco.domains.execution.tables import (
     BLOCKED,
@@ -26,6 +27,7 @@ __all__ = [
     "JUDGED",
     "Checked",
     "Gated",
+    "held_key",
     "judge_check",
     "known_version",
     "partition_status",
@@ -130,6 +132,11 @@ def standing(row: VersionStatus, at: int) -> VersionStatus:
         status = row.set_to or row.judged
     held_at = at if row.held_at is None and status in HELD else row.held_at
     return msgspec.structs.replace(row, status=status, held_at=held_at, updated_at=at)
+
+
+def held_key(row: VersionStatus) -> str:
+    """The place of a version in the list of those that were held back, the last one first. It never changes."""
+    return f"{MAX_TIME - (row.held_at or 0):018d}:{row.materialization_id}"
 
 
 def with_current(row: Partition, version: Materialization | None) -> Partition:
