@@ -26,6 +26,7 @@ from arco.cli._namespace import app as namespace
 from arco.cli._output import Output
 from arco.cli._partitions import app as partitions
 from arco.cli._plan import app as plan
+from arco.cli._quarantine import app as quarantine
 from arco.cli._query import app as query
 from arco.cli._run import app as run
 from arco.cli._runs import app as runs
@@ -130,6 +131,7 @@ COMMANDS: dict[str, list[tuple[str | None, typer.Typer]]] = {
         (None, run),
         ("runs", runs),
         ("explain", explain),
+        ("quarantine", quarantine),
     ],
     "Activity": [("events", events), (None, single)],
     "Access": [("key", key), ("role", role), ("settings", settings), (None, who)],

@@ -156,6 +156,8 @@ def _task_row(task: TaskSummary, now: int) -> list[object]:
         why = f"again at {shown_time(task.retry_at)}: {why}"
     elif task.state in ("SKIPPED", "CANCELLED"):
         why = task.reason
+    elif task.gate is not None and not why:
+        why = f"its checks: {task.gate.replace('_', ' ')}"
     return [task.task_key, state_text(task.state), str(task.attempt or "-"), task_time(task, now), why or None]
 
 
@@ -170,6 +172,7 @@ def _task_parts(task: TaskDetail, log: str, now: int) -> list[RenderableType]:
             ("waits for", task.upstream),
             ("is waited for by", task.downstream),
             ("again at", shown_time(task.retry_at)),
+            ("checks", task.gate.replace("_", " ") if task.gate is not None else None),
         ]
     )
     parts: list[RenderableType] = [titled(task.task_key, told)]

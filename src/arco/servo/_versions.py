@@ -194,6 +194,7 @@ async def version_detail(view: View, asset_id: str, materialization_id: str) -> 
         judged=row.judged,
         set_to=row.set_to,
         current_materialization_id=None if partition is None else partition.current_materialization_id,
+        current_version=None if partition is None else partition.current_version,
         expired_at=_time(row.expired_at),
         deleted_at=_time(row.deleted_at),
         checks=await _checks(view, version),
@@ -258,6 +259,7 @@ async def decision_facts(view: View, asset_id: str, materialization_id: str) -> 
     return {
         "version": _version(version, row, partition),
         "current_materialization_id": None if partition is None else partition.current_materialization_id,
+        "current_version": None if partition is None else partition.current_version,
         "run_state": None if run is None else run.state,
         "skipped_count": 0 if run is None else run.skipped_count,
         "reading_runs": await runs_that_read(view, materialization_id),

@@ -304,6 +304,9 @@ class TaskSummary(Answer):
     hints: list[TaskHint]
     reason: str
     """Why it is in the plan; of one that was skipped or cancelled, why."""
+    gate: str | None
+    """What its checks did to those that depend on it, if anything: `block_downstream`, `quarantine`, `fail_task` or
+    `fail_run`."""
 
 
 class AttemptInfo(Answer):

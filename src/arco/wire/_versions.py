@@ -89,6 +89,8 @@ class VersionDetail(VersionInfo):
     """What somebody made of it by hand: `published` or `quarantined`."""
     current_materialization_id: str | None
     """The version that readers of the partition get; null if it has none that is good."""
+    current_version: int | None
+    """Its number."""
     expired_at: str | None
     deleted_at: str | None
     checks: list[VersionCheck]
@@ -111,6 +113,8 @@ class VersionDecided(Written):
     """As it stands now."""
     current_materialization_id: str | None
     """The version that readers of the partition get now; null if it has none that is good."""
+    current_version: int | None
+    """Its number."""
     run_state: str | None
     """How the run stands that made it; null if no run here did."""
     skipped_count: int
