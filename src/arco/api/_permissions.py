@@ -92,6 +92,8 @@ ROUTES: Final[dict[tuple[str, str], Permission | None]] = {
     ("POST", "/api/v1/assets/{asset}/versions/{version}/quarantine"): _P.QUARANTINE,
     ("POST", "/api/v1/assets/{asset}/versions/{version}/release"): _P.QUARANTINE,
     ("GET", "/api/v1/quarantine"): _P.VIEW_QUALITY,
+    ("POST", "/api/v1/maintenance/retention"): _P.QUARANTINE,
+    ("POST", "/api/v1/maintenance/orphans"): _P.QUARANTINE,
     ("PUT", "/api/v1/code/{sha256}"): _P.DEPLOY_ASSETS,
     ("GET", "/api/v1/deployments"): _P.VIEW_ASSETS,
     ("POST", "/api/v1/deployments"): _P.DEPLOY_ASSETS,

@@ -22,6 +22,7 @@ from arco.cli._doctor import app as doctor
 from arco.cli._init import app as setup
 from arco.cli._lineage import app as lineage
 from arco.cli._log import app as log
+from arco.cli._maintain import app as maintain
 from arco.cli._namespace import app as namespace
 from arco.cli._output import Output
 from arco.cli._partitions import app as partitions
@@ -132,6 +133,7 @@ COMMANDS: dict[str, list[tuple[str | None, typer.Typer]]] = {
         ("runs", runs),
         ("explain", explain),
         ("quarantine", quarantine),
+        ("maintain", maintain),
     ],
     "Activity": [("events", events), (None, single)],
     "Access": [("key", key), ("role", role), ("settings", settings), (None, who)],

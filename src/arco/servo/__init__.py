@@ -14,6 +14,7 @@ from arco.servo._deployed import (
     list_partitions,
 )
 from arco.servo._envelope import Envelope, open_envelope, sign_envelope
+from arco.servo._maintenance import Orphans, Retention, Retired, remove_orphans, retire_versions
 from arco.servo._protocol import CALLBACK, RELAYED, Beat, Claimed, Claims, Result, Session
 from arco.servo._queue import EmbeddedQueue, WorkerId
 from arco.servo._reading import explain_run, list_runs, list_tasks, plan_info, run_detail, task_detail
@@ -36,11 +37,14 @@ __all__ = [
     "EndRun",
     "Envelope",
     "Mode",
+    "Orphans",
     "Planned",
     "Reap",
     "Reconciled",
     "Relay",
     "Result",
+    "Retention",
+    "Retired",
     "RunRequest",
     "Runs",
     "Servo",
@@ -69,7 +73,9 @@ __all__ = [
     "prepare_deploy",
     "project_of_deployment",
     "reconcile",
+    "remove_orphans",
     "request_fingerprint",
+    "retire_versions",
     "run_detail",
     "sign_envelope",
     "task_detail",

@@ -72,6 +72,15 @@ from arco.wire._catalog import (
     TableWritten,
 )
 from arco.wire._errors import pack_error, unpack_error
+from arco.wire._maintenance import (
+    MaintenanceAnswer,
+    OrphanFile,
+    OrphansAnswer,
+    OrphansRequest,
+    RetentionAnswer,
+    RetentionRequest,
+    RetiredVersion,
+)
 from arco.wire._reading import (
     AuditEntry,
     BrowserFile,
@@ -180,6 +189,7 @@ __all__ = [
     "LineageEdgeInfo",
     "LineageGraph",
     "LineageNode",
+    "MaintenanceAnswer",
     "MaterializationInfo",
     "NamespaceCreate",
     "NamespaceInfo",
@@ -187,6 +197,9 @@ __all__ = [
     "NamespaceUpdate",
     "NamespaceWritten",
     "OperationInfo",
+    "OrphanFile",
+    "OrphansAnswer",
+    "OrphansRequest",
     "Page",
     "PartitionInfo",
     "PlanInfo",
@@ -198,6 +211,9 @@ __all__ = [
     "QueryResultInfo",
     "Request",
     "RerunRequest",
+    "RetentionAnswer",
+    "RetentionRequest",
+    "RetiredVersion",
     "RevisionInfo",
     "RoleBindingInfo",
     "RoleGrant",

@@ -13,10 +13,14 @@ from arco.wire import (
     DeployRequest,
     DynamicPartitionsChange,
     DynamicPartitionsInfo,
+    OrphansAnswer,
+    OrphansRequest,
     Page,
     PartitionInfo,
     PlanInfo,
     RerunRequest,
+    RetentionAnswer,
+    RetentionRequest,
     RollbackRequest,
     RunCancel,
     RunDetail,
@@ -133,6 +137,16 @@ class ServoCalls(Calls):
         """Release a version that is quarantined or blocked: it may be current again."""
         path = path_of(f"{ASSETS}/{{asset}}/versions/{{version}}/release", asset=asset, version=version)
         return self._connection.write("POST", path, VersionDecided, options, body=request, log=ACTIVITY)
+
+    # Maintenance
+
+    def apply_retention(self, request: RetentionRequest) -> RetentionAnswer:
+        """Let versions expire that the policy does not keep; `next_cursor` of the answer leads on."""
+        return self._connection.ask("/api/v1/maintenance/retention", request, RetentionAnswer)
+
+    def remove_orphan_files(self, request: OrphansRequest) -> OrphansAnswer:
+        """Remove files that belong to no version; `next_cursor` of the answer leads on."""
+        return self._connection.ask("/api/v1/maintenance/orphans", request, OrphansAnswer)
 
     # Dynamic partitions
 
