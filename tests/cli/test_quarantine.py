@@ -164,3 +164,39 @@ def test_a_good_version_is_set_aside_by_hand(cli: Cli) -> None:
 )
 def test_what_cannot_be_meant_is_told_with_a_cure(cli: Cli, command: tuple[str, ...], code: int, words: str) -> None:
     refused(cli("quarantine", *command), code, words)
+
+
+# Maintenance
+
+
+@pytest.mark.usefixtures("shop")
+def test_old_versions_are_let_go_and_orphans_removed_with_a_dry_run_first(cli: Cli) -> None:
+    nothing = cli("maintain", "retention")
+    assert nothing.out == "Nothing to let go in 2 assets.\n"
+    assert cli("run", "shop.sums", "-p", "date=2026-01-01", "--force").code == 0
+    assert cli("settings", "set", "retention.min_versions=1", "retention.max_versions=1").code == 0
+    planned = shown(cli, "maintain", "retention", "shop.sums", "--dry-run")
+    assert (planned["dry_run"], [one["version"] for one in planned["expired"]]) == (True, [1])
+    assert "1 version would expire" in cli("maintain", "retention", "--dry-run").out
+    done = cli("maintain", "retention", "--yes")
+    assert "1 version expired" in done.out
+    assert "1 newer versions are kept" in done.out
+    assert "expired" in cli("assets", "versions", "shop.sums", "-p", "date=2026-01-01").out
+    again = cli("maintain", "retention").out
+    assert "Nothing to let go" in again
+    assert "1 version expired before, and their files are kept for the time of grace." in again
+    assert "No file in 2 assets belongs to nobody; " in cli("maintain", "orphans", "--older-than", "1h").out
+    assert shown(cli, "maintain", "orphans", "shop.sums", "--dry-run")["files"] == []
+
+
+@pytest.mark.usefixtures("shop")
+@pytest.mark.parametrize(
+    ("command", "words"),
+    [
+        (("orphans", "--older-than", "30m"), "whole hours or days"),
+        (("orphans", "--older-than", "soon"), "not a duration"),
+        (("retention", "shop.nothing"), "shop.nothing"),
+    ],
+)
+def test_maintenance_that_cannot_be_meant_is_refused(cli: Cli, command: tuple[str, ...], words: str) -> None:
+    refused(cli("maintain", *command), 2, words)
