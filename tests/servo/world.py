@@ -159,7 +159,8 @@ def run_world(work: Callable[[World], Awaitable[T]], *, deployed: Project | None
     """What `work` returns in a fresh world, in no time."""
 
     async def go() -> T:
-        store, runtime = MemoryStore(), FakeRuntime()
+        runtime = FakeRuntime()
+        store = MemoryStore(runtime)
         await init_workspace(store, SCOPE, runtime)
         async with await Workspace.open(store, SCOPE, runtime) as workspace:
             world = World(workspace, runtime, store)

@@ -159,6 +159,8 @@ def _task_row(task: TaskSummary, now: int) -> list[object]:
         why = task.reason
     elif task.state == "RUNNING":
         why = progress_text(task) or why
+    elif task.gate is not None and not why:
+        why = f"its checks: {task.gate.replace('_', ' ')}"
     return [task.task_key, state_text(task.state), str(task.attempt or "-"), task_time(task, now), why or None]
 
 
@@ -175,6 +177,7 @@ def _task_parts(task: TaskDetail, log: str, now: int) -> list[RenderableType]:
             ("waits for", task.upstream),
             ("is waited for by", task.downstream),
             ("again at", shown_time(task.retry_at)),
+            ("checks", task.gate.replace("_", " ") if task.gate is not None else None),
         ]
     )
     parts: list[RenderableType] = [titled(task.task_key, told)]

@@ -14,12 +14,14 @@ from arco.servo._deployed import (
     list_partitions,
 )
 from arco.servo._envelope import Envelope, open_envelope, sign_envelope
+from arco.servo._maintenance import Orphans, Retention, Retired, remove_orphans, retire_versions
 from arco.servo._protocol import CALLBACK, RELAYED, Beat, Claimed, Claims, Progress, Pulse, Result, Session
 from arco.servo._queue import EmbeddedQueue, Queue, WorkerId
 from arco.servo._reading import explain_run, list_runs, list_tasks, plan_info, run_detail, task_detail
 from arco.servo._request import Mode, RunRequest, request_fingerprint
 from arco.servo._runs import Asked, Planned, Runs, Triggered, trigger_fingerprint
 from arco.servo._servo import Servo
+from arco.servo._versions import decision_facts, list_held_versions, list_versions, version_detail
 from arco.servo._work import Relay, Work
 
 __all__ = [
@@ -35,6 +37,7 @@ __all__ = [
     "EndRun",
     "Envelope",
     "Mode",
+    "Orphans",
     "Planned",
     "Progress",
     "Pulse",
@@ -43,6 +46,8 @@ __all__ = [
     "Reconciled",
     "Relay",
     "Result",
+    "Retention",
+    "Retired",
     "RunRequest",
     "Runs",
     "Servo",
@@ -53,6 +58,7 @@ __all__ = [
     "Work",
     "WorkerId",
     "asset_detail",
+    "decision_facts",
     "deploy",
     "dynamic_partitions",
     "explain_run",
@@ -60,17 +66,22 @@ __all__ = [
     "find_deployed",
     "list_assets",
     "list_deployments",
+    "list_held_versions",
     "list_partitions",
     "list_runs",
     "list_tasks",
+    "list_versions",
     "open_envelope",
     "plan_info",
     "prepare_deploy",
     "project_of_deployment",
     "reconcile",
+    "remove_orphans",
     "request_fingerprint",
+    "retire_versions",
     "run_detail",
     "sign_envelope",
     "task_detail",
     "trigger_fingerprint",
+    "version_detail",
 ]

@@ -23,7 +23,7 @@ from arco.assets import (
 )
 from arco.core import AssetId, Invalid, PartitionKey, Ulid, partition_id
 from arco.domains.orchestration.plan import Input, Pin
-from arco.servo._planning_state import PlanningState
+from arco.servo._planning_state import HELD_BACK, PlanningState
 from arco.servo._reasons import missing_input
 from arco.servo._targets import Spaces
 
@@ -152,7 +152,8 @@ class _Source:
         """Why a partition of the asset `own` cannot run: this one of the dependency has no good version."""
         bad = self._world.state.bad.get(self.asset_id, {})
         why = bad.get(self._world.partition_id(self.asset_id, key), "no version of it exists")
-        return missing_input(own, partition, self.dependency.key, self._world.text(key), why)
+        is_held = why in HELD_BACK
+        return missing_input(own, partition, self.dependency.key, self._world.text(key), why, is_held=is_held)
 
     def input(self, pins: tuple[Pin, ...]) -> Input:
         return Input(

@@ -17,7 +17,7 @@ from arco.servo._envelope import inputs_fingerprint
 from arco.servo._estimates import estimated_seconds
 from arco.servo._inputs import Needs, Planned, UnitInputs, World
 from arco.servo._planning_state import PlanningState
-from arco.servo._reasons import cannot_run, is_up_to_date, up_to_date
+from arco.servo._reasons import cannot_run, is_up_to_date, released_input, up_to_date
 from arco.servo._request import Mode, RunRequest, check_request, request_fingerprint
 from arco.servo._targets import Spaces, Target, find_targets
 
@@ -113,7 +113,8 @@ class _Planner:
 
     def _why_run(self, target: Target, outputs: tuple[Output, ...], needs: Needs, *, is_root: bool) -> str | None:
         """Why a task runs; None if it need not."""
-        why = "forced" if self._is_forced else self._why_stale(target, outputs, needs, is_root=is_root)
+        why = f"forced{self._released(needs)}" if self._is_forced else None
+        why = why or self._why_stale(target, outputs, needs, is_root=is_root)
         return None if why is None else f"{target.reason}; {why}"
 
     def _why_stale(self, target: Target, outputs: tuple[Output, ...], needs: Needs, *, is_root: bool) -> str | None:
@@ -127,7 +128,8 @@ class _Planner:
         for definition, output in zip(target.outputs, outputs, strict=True):
             version = state.versions.get(output.asset_id, {}).get(output.partition_id)
             if version is None:
-                return state.bad.get(output.asset_id, {}).get(output.partition_id, "no version exists yet")
+                why = state.bad.get(output.asset_id, {}).get(output.partition_id, "no version exists yet")
+                return f"{why}{self._released(needs)}"
             if version.code_version != definition.code_version:
                 return f"its code changed since materialization {version.materialization_id}"
             if is_root:
@@ -136,8 +138,18 @@ class _Planner:
                 return f"whether {needs.unknown} changed is not known, so it always runs"
             fingerprint = fingerprint or _fingerprint(needs)
             if version.inputs_fingerprint != fingerprint:
-                return f"its inputs changed since materialization {version.materialization_id}"
+                return f"its inputs changed since materialization {version.materialization_id}{self._released(needs)}"
         return None
+
+    def _released(self, needs: Needs) -> str:
+        """What to add to a reason if the task reads a version that somebody released."""
+        released = self._world.state.released
+        for source in needs.inputs if released else ():
+            for pin in source.pins:
+                if pin.materialization_id in released:
+                    partition = self._world.text(PartitionKey.parse(pin.partition_key))
+                    return f"; {released_input(source.asset_key, partition)}"
+        return ""
 
     def _version_id(self, output: Output) -> str:
         return self._world.state.versions[output.asset_id][output.partition_id].materialization_id

@@ -1,9 +1,12 @@
 """Reading runs, tasks and plans for people: what there is, where it stands, and why."""
 
+from shlex import quote
 from typing import Final, Literal
 
+from arco.assets import partition_text
 from arco.catalog import check_limit, decode_cursor, encode_cursor, position_of_view
-from arco.core import NotFound, format_time, shown
+from arco.core import NotFound, PartitionKey, format_time, shown
+from arco.domains.execution import HELD, VERSION_STATUS, VersionStatus
 from arco.domains.orchestration import (
     ATTEMPTS,
     CLAIMS,
@@ -14,6 +17,7 @@ from arco.domains.orchestration import (
     WORKSPACE,
     AttemptRow,
     ClaimRow,
+    Hint,
     Input,
     Plan,
     PlanTaskRow,
@@ -221,6 +225,7 @@ def _task(row: TaskRow, watch: Watch | None) -> TaskSummary:
         error=row.error,
         hints=[TaskHint(action=hint.action, command=hint.command or None) for hint in row.hints],
         reason=row.reason,
+        gate=row.gate,
         progress=_progress(progress) if progress is not None else None,
     )
 
@@ -317,11 +322,14 @@ async def explain_run(view: View, run_id: str) -> RunExplanation:
         f"{task.task_key} failed in attempt {task.attempt} ({task.error_category or 'unknown'}): {task.error or '?'}"
         for task in failed[:MAX_SENTENCES]
     ]
+    held, held_hints = await _held_back(view, run_id, tasks)
+    causes += held
     skipped = [task for task in tasks if task.state in (TaskState.SKIPPED, TaskState.CANCELLED)]
     causes += [f"{task.task_key} was {task.state.lower()}: {task.reason}" for task in skipped[:MAX_SENTENCES]]
     if len(failed) + len(skipped) > 2 * MAX_SENTENCES:
         causes.append(f"... and more: {len(failed)} failed, {len(skipped)} were skipped or cancelled in all")
     hints = {(hint.action, hint.command): hint for task in failed for hint in task.hints}
+    hints |= {(hint.action, hint.command or ""): hint for hint in held_hints}
     return RunExplanation(
         run_id=run_id,
         state=run.state,
@@ -330,6 +338,42 @@ async def explain_run(view: View, run_id: str) -> RunExplanation:
         waiting=_waiting(tasks),
         hints=[TaskHint(action=hint.action, command=hint.command or None) for hint in hints.values()],
     )
+
+
+async def _held_back(view: View, run_id: str, tasks: list[TaskRow]) -> tuple[list[str], list[Hint]]:
+    """What tasks did that succeeded and whose checks hold their versions back, and what to do about it."""
+    gated = [task for task in tasks if task.state == TaskState.SUCCEEDED and task.gate is not None]
+    causes, hints, is_released = list[str](), list[Hint](), False
+    for task in gated[:MAX_SENTENCES]:
+        held = await _held_outputs(view, run_id, task)
+        if not held:
+            is_released = True
+            causes.append(f"{task.task_key} succeeded; its checks held its version back, and it was released since")
+            continue
+        causes.append(f"{task.task_key} succeeded, but its checks hold its version back ({', '.join(held.values())})")
+        partition = partition_text(PartitionKey.parse(task.partition_key))
+        options = "".join(f" -p {quote(part)}" for part in partition.split(",") if part)
+        action = "Look at what its checks found; release it if it is right after all"
+        hints += [Hint(action, f"arco quarantine show {key}{options}") for key in held]
+    if is_released:
+        hints.append(Hint("Run what was skipped because of what is released by now", f"arco runs rerun {run_id}"))
+    return causes, hints
+
+
+async def _held_outputs(view: View, run_id: str, task: TaskRow) -> dict[str, str]:
+    """How the versions stand that a task made and that are held back, by asset."""
+    planned: PlanTaskRow | None = await view.get(PLAN_TASKS, run_id, (run_id, task.task_key))
+    key = (run_id, task.task_key, attempt_key(task.attempt))
+    attempt: AttemptRow | None = await view.get(ATTEMPTS, run_id, key)
+    found: dict[str, str] = {}
+    if planned is None or attempt is None:
+        return found
+    for output in planned.outputs:
+        for name in attempt.materialization_ids:
+            row: VersionStatus | None = await view.get(VERSION_STATUS, output.asset_id, name)
+            if row is not None and row.status in HELD:
+                found[output.asset_key] = row.status
+    return found
 
 
 def _summary_text(run: RunRow) -> str:

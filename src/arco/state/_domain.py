@@ -112,6 +112,8 @@ class Domain:
     events: tuple[EventType, ...]
     stages: tuple[Stage, ...]
     commands: Mapping[str, tuple[type[msgspec.Struct], Decider]] = field(default_factory=dict)
+    shared: tuple[str, ...] = ()
+    """Types of events that another domain of the log declares, and that its stages fold too."""
 
     @property
     def tables(self) -> Iterable[Table]:
@@ -119,7 +121,7 @@ class Domain:
             yield from stage.tables
 
     def __post_init__(self) -> None:
-        known = {kind.name for kind in self.events}
+        known = {*(kind.name for kind in self.events), *self.shared}
         earlier: set[str] = set()
         for stage in self.stages:
             if not set(stage.events) <= known | {"*"}:

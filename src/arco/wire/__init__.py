@@ -72,6 +72,15 @@ from arco.wire._catalog import (
     TableWritten,
 )
 from arco.wire._errors import pack_error, unpack_error
+from arco.wire._maintenance import (
+    MaintenanceAnswer,
+    OrphanFile,
+    OrphansAnswer,
+    OrphansRequest,
+    RetentionAnswer,
+    RetentionRequest,
+    RetiredVersion,
+)
 from arco.wire._reading import (
     AuditEntry,
     BrowserFile,
@@ -119,6 +128,15 @@ from arco.wire._servo import (
     TaskLogPage,
     TaskProgress,
     TaskSummary,
+)
+from arco.wire._versions import (
+    VersionCheck,
+    VersionDecided,
+    VersionDecision,
+    VersionDetail,
+    VersionFile,
+    VersionInfo,
+    VersionReader,
 )
 
 __all__ = [
@@ -172,6 +190,7 @@ __all__ = [
     "LineageEdgeInfo",
     "LineageGraph",
     "LineageNode",
+    "MaintenanceAnswer",
     "MaterializationInfo",
     "NamespaceCreate",
     "NamespaceInfo",
@@ -179,6 +198,9 @@ __all__ = [
     "NamespaceUpdate",
     "NamespaceWritten",
     "OperationInfo",
+    "OrphanFile",
+    "OrphansAnswer",
+    "OrphansRequest",
     "Page",
     "PartitionInfo",
     "PlanInfo",
@@ -190,6 +212,9 @@ __all__ = [
     "QueryResultInfo",
     "Request",
     "RerunRequest",
+    "RetentionAnswer",
+    "RetentionRequest",
+    "RetiredVersion",
     "RevisionInfo",
     "RoleBindingInfo",
     "RoleGrant",
@@ -227,6 +252,13 @@ __all__ = [
     "TaskLogPage",
     "TaskProgress",
     "TaskSummary",
+    "VersionCheck",
+    "VersionDecided",
+    "VersionDecision",
+    "VersionDetail",
+    "VersionFile",
+    "VersionInfo",
+    "VersionReader",
     "WhoAmI",
     "Written",
     "pack_error",

@@ -134,6 +134,7 @@ class MaterializationInfo(Answer):
     partition_key: str
     version: int
     status: str
+    """How it stands now: `published`, `blocked`, `quarantined`, `expired` or `deleted`."""
     run_id: str
     task_id: str
     row_count: int

@@ -140,6 +140,8 @@ class AssetDetail(AssetSummary):
     partition_count: int | None
     """How many partitions it has now; null for an asset without partitions."""
     materialized_count: int
+    held_count: int
+    """Partitions whose newest version is blocked or quarantined."""
     last_materialized_at: str | None
 
 
@@ -147,11 +149,15 @@ class PartitionInfo(Answer):
     partition_key: str
     """In its canonical form, such as `date=d:2025-01-01`; empty for an asset without partitions."""
     status: str
-    """`complete`, `failed` or `quarantined`."""
+    """`failed` if the last attempt failed; else how the newest version stands: `complete`, `blocked`, `quarantined` or
+    `expired`."""
     materialization_id: str | None
+    """The current version: the newest one that is good."""
     version: int | None
     row_count: int | None
     updated_at: str
+    newest_materialization_id: str | None
+    """The version that was made last, however it stands."""
 
 
 class DynamicPartitionsChange(Request):
@@ -312,6 +318,9 @@ class TaskSummary(Answer):
     hints: list[TaskHint]
     reason: str
     """Why it is in the plan; of one that was skipped or cancelled, why."""
+    gate: str | None
+    """What its checks did to those that depend on it, if anything: `block_downstream`, `quarantine`, `fail_task` or
+    `fail_run`."""
     progress: TaskProgress | None = None
     """Only while it runs, and if the server that was asked hears of it."""
 

@@ -1,5 +1,5 @@
-"""Events of execution: what became of an attempt to build a version of a partition, and what somebody saw of data that
-others build. Times are microseconds.
+"""Events of execution: what became of an attempt to build a version of a partition, what somebody decided about a
+version, and what somebody saw of data that others build. Times are microseconds.
 
 Structs without garbage collection and tuples instead of lists: a replica holds millions of these, and a collector that
 walks them halved the rate of the fold (docs/measurements.md).
@@ -14,14 +14,26 @@ from arco.log import EventType, Instant
 __all__ = [
     "ASSET_OBSERVED",
     "EVENTS",
+    "MATERIALIZATIONS_DELETED",
+    "MATERIALIZATIONS_EXPIRED",
     "MATERIALIZATION_COMPLETED",
     "MATERIALIZATION_FAILED",
+    "MATERIALIZATION_QUARANTINED",
+    "MATERIALIZATION_RELEASED",
+    "MAX_EXPIRED",
     "AssetObserved",
     "ColumnStats",
     "DataFile",
     "MaterializationCompleted",
     "MaterializationFailed",
+    "MaterializationQuarantined",
+    "MaterializationReleased",
+    "MaterializationsDeleted",
+    "MaterializationsExpired",
 ]
+
+MAX_EXPIRED = 500
+"""Versions that one event expires or deletes: the audit shows the row of each before and after."""
 
 
 Name = Annotated[str, msgspec.Meta(min_length=1)]
@@ -79,6 +91,36 @@ class MaterializationFailed(msgspec.Struct, frozen=True, omit_defaults=True, for
     failed_at: Instant
 
 
+class MaterializationQuarantined(msgspec.Struct, frozen=True, forbid_unknown_fields=True, gc=False):
+    """Somebody put a version into quarantine. It stays there until somebody releases it, whatever checks say later."""
+
+    asset_id: Name
+    materialization_id: Name
+    reason: Name
+
+
+class MaterializationReleased(msgspec.Struct, frozen=True, forbid_unknown_fields=True, gc=False):
+    """Somebody vouches for a version that checks or somebody else held back. No check holds it back again."""
+
+    asset_id: Name
+    materialization_id: Name
+    reason: Name
+
+
+class MaterializationsExpired(msgspec.Struct, frozen=True, forbid_unknown_fields=True, gc=False):
+    """Nothing reads these versions any more; their files go after a time of grace."""
+
+    asset_id: Name
+    materialization_ids: Annotated[tuple[Name, ...], msgspec.Meta(min_length=1, max_length=MAX_EXPIRED)]
+
+
+class MaterializationsDeleted(msgspec.Struct, frozen=True, forbid_unknown_fields=True, gc=False):
+    """The files of these versions are nobody's any more, so whoever collects may delete them."""
+
+    asset_id: Name
+    materialization_ids: Annotated[tuple[Name, ...], msgspec.Meta(min_length=1, max_length=MAX_EXPIRED)]
+
+
 class AssetObserved(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True, gc=False):
     """Somebody looked at data that others build. It makes no version and moves no pointer."""
 
@@ -104,5 +146,25 @@ MATERIALIZATION_FAILED = EventType(
     "MaterializationFailed", MaterializationFailed, recordable=True, time=lambda event: event.failed_at
 )
 ASSET_OBSERVED = EventType("AssetObserved", AssetObserved, recordable=True, time=lambda event: event.observed_at)
+MATERIALIZATION_QUARANTINED = EventType(
+    "MaterializationQuarantined", MaterializationQuarantined, audit=("QuarantinePartition", "materialization")
+)
+MATERIALIZATION_RELEASED = EventType(
+    "MaterializationReleased", MaterializationReleased, audit=("UnquarantinePartition", "materialization")
+)
+MATERIALIZATIONS_EXPIRED = EventType(
+    "MaterializationsExpired", MaterializationsExpired, audit=("ExpireVersions", "asset")
+)
+MATERIALIZATIONS_DELETED = EventType(
+    "MaterializationsDeleted", MaterializationsDeleted, audit=("DeleteVersions", "asset")
+)
 
-EVENTS = (MATERIALIZATION_COMPLETED, MATERIALIZATION_FAILED, ASSET_OBSERVED)
+EVENTS = (
+    MATERIALIZATION_COMPLETED,
+    MATERIALIZATION_FAILED,
+    MATERIALIZATION_QUARANTINED,
+    MATERIALIZATION_RELEASED,
+    MATERIALIZATIONS_EXPIRED,
+    MATERIALIZATIONS_DELETED,
+    ASSET_OBSERVED,
+)

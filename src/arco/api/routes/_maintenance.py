@@ -1,0 +1,130 @@
+"""Maintenance of data: retention of versions, removal of files that belong to no version.
+
+A request looks after some of the selected assets and says where to go on, so that none takes long and whoever asks
+sees the progress.
+"""
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+from fastapi import Request
+
+from arco.api._reading import CallerDep, host_of
+from arco.api._routing import router
+from arco.assets import Graph, select
+from arco.catalog import View, decode_cursor, encode_cursor
+from arco.core import fingerprint, format_time
+from arco.domains.catalog import TABLES
+from arco.domains.deployments import ASSETS, WORKSPACE, AssetRow, read_asset_ids
+from arco.domains.execution import RetentionPolicy
+from arco.servo import Asked, Retired, Servo, remove_orphans, retire_versions
+from arco.state import Snapshot
+from arco.wire import OrphanFile, OrphansAnswer, OrphansRequest, RetentionAnswer, RetentionRequest, RetiredVersion
+
+__all__ = ["maintenance"]
+
+maintenance = router("maintenance")
+
+AT_ONCE: Final = 10
+"""Assets that one request looks after."""
+EVERYTHING: Final = "*"
+
+
+@maintenance.post("/maintenance/retention")
+async def apply_retention(request: Request, caller: CallerDep, body: RetentionRequest) -> RetentionAnswer:
+    """Let versions expire that the retention policy does not keep, and delete those whose grace is over."""
+    servo = host_of(request).servo_of(caller.scope)
+    chosen = await _chosen(servo, body.selection, "retention", body.cursor)
+    settings = request.state.settings
+    policy = RetentionPolicy(
+        min_days=settings["retention.min_days"],
+        min_versions=settings["retention.min_versions"],
+        max_versions=settings["retention.max_versions"],
+        grace_hours=settings["retention.grace_hours"],
+    )
+    asked = Asked(caller.actor, correlation=caller.request_id, traceparent=caller.traceparent)
+    done = await retire_versions(servo.workspace, chosen.now, policy, asked, dry_run=body.dry_run)
+    return RetentionAnswer(
+        dry_run=body.dry_run,
+        **chosen.progress(done.finished),
+        expired=[_retired(one) for one in done.expired],
+        deleted=[_retired(one) for one in done.deleted],
+        waiting_count=done.waiting,
+        in_use_count=done.in_use,
+        foreign_count=done.foreign,
+    )
+
+
+def _retired(one: Retired) -> RetiredVersion:
+    version = one.version
+    return RetiredVersion(
+        materialization_id=version.materialization_id,
+        asset_key=version.asset_key,
+        partition_key=version.partition_key,
+        version=version.version,
+        byte_size=version.byte_size,
+        reason=one.reason,
+    )
+
+
+@maintenance.post("/maintenance/orphans")
+async def remove_orphan_files(request: Request, caller: CallerDep, body: OrphansRequest) -> OrphansAnswer:
+    """Remove files that belong to no version: what failed attempts and deleted versions left behind."""
+    servo = host_of(request).servo_of(caller.scope)
+    chosen = await _chosen(servo, body.selection, "orphans", body.cursor)
+    locations = await _locations(await servo.workspace.logs["catalog"].frozen())
+    done = await remove_orphans(
+        servo.workspace, chosen.now, locations, hours=body.older_than_hours, dry_run=body.dry_run
+    )
+    return OrphansAnswer(
+        dry_run=body.dry_run,
+        **chosen.progress(done.finished),
+        files=[
+            OrphanFile(path=info.path, size_bytes=info.size, modified_at=format_time(info.modified))
+            for info in done.files
+        ],
+        kept_count=done.kept,
+    )
+
+
+async def _locations(catalog: Snapshot) -> set[str]:
+    """Folders of tables: what lies below them is theirs."""
+    rows = await catalog.scan(TABLES)
+    return {location.rstrip("/") for location in rows.column("location").to_pylist() if location}
+
+
+@dataclass(frozen=True)
+class _Chosen:
+    """The selected assets, and those of them that one request looks after."""
+
+    kind: str
+    ids: list[str]
+    begun: int
+
+    @property
+    def now(self) -> list[str]:
+        return self.ids[self.begun : self.begun + AT_ONCE]
+
+    def progress(self, finished: int) -> dict[str, Any]:
+        done = self.begun + finished
+        last = self.ids[done - 1] if done else ""
+        return {
+            "asset_count": len(self.ids),
+            "done_count": done,
+            "next_cursor": encode_cursor(self.kind, (last,)) if done < len(self.ids) else None,
+        }
+
+
+async def _chosen(servo: Servo, selection: str, kind: str, cursor: str | None) -> _Chosen:
+    place = f"{kind}/{fingerprint([selection])[:16]}"
+    last = decode_cursor(place, cursor, 1)
+
+    async def found(view: View) -> list[str]:
+        if selection.strip() == EVERYTHING:
+            rows: list[AssetRow] = await view.rows(ASSETS, WORKSPACE)
+            return sorted(row.asset_id for row in rows)
+        project, ids = await servo.current_project(view), await read_asset_ids(view)
+        return sorted(ids[key] for key in select(selection, project, Graph(project)) if key in ids)
+
+    chosen, _ = await servo.workspace.logs["catalog"].read(found)
+    return _Chosen(place, chosen, 0 if last is None else sum(name <= last[0] for name in chosen))

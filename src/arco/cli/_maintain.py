@@ -1,0 +1,179 @@
+"""Commands that look after data: let old versions go, remove files that belong to no version."""
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Annotated, Any, TypeVar
+
+import typer
+from rich.console import RenderableType
+
+from arco.cli._answers import confirm, document_of
+from arco.cli._command import Session, changes
+from arco.cli._connect import connect
+from arco.cli._options import YesOption
+from arco.cli._output import grid, say, shown_size, shown_time
+from arco.cli._run_text import shown_partition
+from arco.cli._specs import parse_duration
+from arco.client import AsyncClient
+from arco.core import Invalid
+from arco.wire import (
+    MaintenanceAnswer,
+    OrphanFile,
+    OrphansAnswer,
+    OrphansRequest,
+    RetentionAnswer,
+    RetentionRequest,
+    RetiredVersion,
+)
+
+__all__ = ["app"]
+
+app = typer.Typer(help="Let old versions of data go, and remove files that belong to no version.", no_args_is_help=True)
+
+LISTED = 20
+"""Versions and files that are shown to people; --json has all of them."""
+
+MAX_HOURS = 8_760
+
+SelectionArgument = Annotated[
+    str, typer.Argument(metavar="[SELECTION]", help="Assets, as for `arco run`; all if left out.", show_default=False)
+]
+DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Only show what would be done.")]
+
+Done = TypeVar("Done", bound=MaintenanceAnswer)
+
+
+async def _whole(session: Session, what: str, ask: Callable[[str | None], Awaitable[Done]]) -> list[Done]:
+    """All answers, part by part, with the progress for who watches."""
+    answers: list[Done] = []
+    cursor: str | None = None
+    with session.output.progress(what) as progress:
+        while True:
+            answer = await ask(cursor)
+            answers.append(answer)
+            progress(answer.done_count, answer.asset_count)
+            cursor = answer.next_cursor
+            if cursor is None:
+                return answers
+
+
+def _gathered(answers: Sequence[MaintenanceAnswer], *names: str) -> dict[str, Any]:
+    """One document of several answers: lists are joined, numbers are added."""
+    documents = [document_of(answer) for answer in answers]
+    whole = {name: [item for document in documents for item in document[name]] for name in names}
+    counts = [name for name in documents[0] if name.endswith("_count") and name not in ("asset_count", "done_count")]
+    added = {name: sum(document[name] for document in documents) for name in counts}
+    return {"dry_run": answers[-1].dry_run, "asset_count": answers[-1].asset_count, **whole, **added}
+
+
+@changes(app)
+async def retention(
+    session: Session, selection: SelectionArgument = "*", dry_run: DryRunOption = False, yes: YesOption = False
+) -> None:
+    """Let versions expire that nobody needs any more, and delete those that expired a day ago.
+
+    A partition keeps its newest good versions: at least retention.min_versions, at the most retention.max_versions,
+    and those younger than retention.min_days (`arco settings`). The current version, what runs under way read or made,
+    and what was held back within these days always stay. Files go retention.grace_hours after their version expired.
+    """
+    if not dry_run:
+        confirm(session, f"Let go of old versions of {selection}? --dry-run shows which.", yes)
+    async with connect(session) as client:
+        answers = await _whole(session, "retention", lambda cursor: _retention(client, selection, dry_run, cursor))
+    document = _gathered(answers, "expired", "deleted")
+    expired = [one for answer in answers for one in answer.expired]
+    deleted = [one for answer in answers for one in answer.deleted]
+    would = "would " if dry_run else ""
+    parts: list[RenderableType] = []
+    if expired:
+        parts += [say(f"{_versions(len(expired))} {would}{_verb('expire', len(expired), dry_run)}", "bold")]
+        parts += _retired_grid(expired)
+    if deleted:
+        size = shown_size(sum(one.byte_size for one in deleted))
+        files = "their files would be deleted" if dry_run else "their files are deleted"
+        parts += [say(f"{_versions(len(deleted))} expired before: {files} ({size})", "bold"), *_retired_grid(deleted)]
+    if not parts:
+        parts.append(say(f"Nothing to let go in {_assets(document['asset_count'])}."))
+    kept = [
+        (document["waiting_count"], "expired before, and their files are kept for the time of grace"),
+        (document["in_use_count"], "stay because runs under way read or made them"),
+        (document["foreign_count"], "stay because files of them lie outside their own folder"),
+    ]
+    parts += [say(f"{_versions(count)} {why}.", "dim") for count, why in kept if count]
+    session.output.emit(document, *parts)
+
+
+async def _retention(client: AsyncClient, selection: str, dry_run: bool, cursor: str | None) -> RetentionAnswer:
+    return await client.apply_retention(RetentionRequest(selection=selection, dry_run=dry_run, cursor=cursor))
+
+
+def _verb(verb: str, count: int, dry_run: bool) -> str:
+    return verb if dry_run else f"{verb}d"
+
+
+def _versions(count: int) -> str:
+    return "1 version" if count == 1 else f"{count:,} versions"
+
+
+def _assets(count: int) -> str:
+    return "1 asset" if count == 1 else f"{count:,} assets"
+
+
+def _retired_grid(retired: list[RetiredVersion]) -> list[RenderableType]:
+    rows = [
+        [one.asset_key, shown_partition(one.partition_key) or None, one.version, shown_size(one.byte_size), one.reason]
+        for one in retired[:LISTED]
+    ]
+    parts: list[RenderableType] = [grid(["asset", "partition", "version", "size", "why"], rows)]
+    if len(retired) > LISTED:
+        parts.append(say(f"and {len(retired) - LISTED:,} more; --json lists all", "dim"))
+    return parts
+
+
+@changes(app)
+async def orphans(
+    session: Session,
+    selection: SelectionArgument = "*",
+    older_than: Annotated[
+        str, typer.Option("--older-than", metavar="DURATION", help="Only files written longer ago; 1h at the least.")
+    ] = "24h",
+    dry_run: DryRunOption = False,
+    yes: YesOption = False,
+) -> None:
+    """Remove files of assets that belong to no version: what failed attempts and deleted versions left behind.
+
+    Folders of attempts that run, of versions that are not deleted and of tables of the catalog are never touched.
+    """
+    hours, rest = divmod(parse_duration(older_than), 3600)
+    if rest or not 1 <= hours <= MAX_HOURS:
+        raise Invalid(
+            f"--older-than takes whole hours or days, from 1h to {MAX_HOURS}h; an attempt may write for a while"
+        )
+    if not dry_run:
+        confirm(session, f"Remove files of {selection} that belong to no version? --dry-run shows which.", yes)
+    async with connect(session) as client:
+
+        async def ask(cursor: str | None) -> OrphansAnswer:
+            request = OrphansRequest(selection=selection, dry_run=dry_run, cursor=cursor, older_than_hours=hours)
+            return await client.remove_orphan_files(request)
+
+        answers = await _whole(session, "orphans", ask)
+    document = _gathered(answers, "files")
+    files = [file for answer in answers for file in answer.files]
+    if not files:
+        nothing = (
+            f"No file in {_assets(document['asset_count'])} belongs to nobody; {document['kept_count']:,} are kept."
+        )
+        session.output.emit(document, say(nothing))
+        return
+    size = shown_size(sum(file.size_bytes for file in files))
+    would = "would be removed" if dry_run else "removed"
+    head = say(f"{len(files):,} {'file' if len(files) == 1 else 'files'} {would} ({size}).", "bold")
+    session.output.emit(document, head, *_files_grid(files))
+
+
+def _files_grid(files: list[OrphanFile]) -> list[RenderableType]:
+    rows = [[file.path, shown_size(file.size_bytes), shown_time(file.modified_at)] for file in files[:LISTED]]
+    parts: list[RenderableType] = [grid(["file", "size", "written"], rows)]
+    if len(files) > LISTED:
+        parts.append(say(f"and {len(files) - LISTED:,} more; --json lists all", "dim"))
+    return parts

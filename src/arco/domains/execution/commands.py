@@ -1,0 +1,168 @@
+"""Commands of execution: what somebody decides about versions that exist.
+
+A version is named by its asset and its materialization id; whoever asks resolves names first, because the log
+`activity` does not know them.
+"""
+
+from typing import Annotated
+
+import msgspec
+
+from arco.core import Conflict, NotFound, Refused, format_time, shown
+from arco.domains.execution.events import (
+    MATERIALIZATION_QUARANTINED,
+    MATERIALIZATION_RELEASED,
+    MATERIALIZATIONS_DELETED,
+    MATERIALIZATIONS_EXPIRED,
+    MAX_EXPIRED,
+    MaterializationQuarantined,
+    MaterializationReleased,
+    MaterializationsDeleted,
+    MaterializationsExpired,
+)
+from arco.domains.execution.retention import RetentionPolicy, expirable
+from arco.domains.execution.standing import known_version
+from arco.domains.execution.tables import (
+    DELETED,
+    EXPIRED,
+    MATERIALIZATIONS,
+    PARTITIONS,
+    PUBLISHED,
+    QUARANTINED,
+    VERSION_STATUS,
+    Materialization,
+    Partition,
+    VersionStatus,
+)
+from arco.log import NewEvent
+from arco.state import Decider, Decision, View, new_event
+
+__all__ = [
+    "COMMANDS",
+    "MAX_REASON",
+    "DeleteVersions",
+    "ExpireVersions",
+    "QuarantineVersion",
+    "ReleaseVersion",
+    "find_expirable",
+    "find_version",
+]
+
+MAX_REASON = 1000
+
+Id = Annotated[str, msgspec.Meta(min_length=1)]
+Reason = Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_REASON)]
+Versions = Annotated[tuple[Id, ...], msgspec.Meta(min_length=1, max_length=MAX_EXPIRED)]
+
+
+class _Command(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    asset_id: Id
+
+
+class QuarantineVersion(_Command, frozen=True):
+    """Set a version aside by hand. One that is quarantined already stays as it is."""
+
+    materialization_id: Id
+    reason: Reason
+
+
+class ReleaseVersion(_Command, frozen=True):
+    """Vouch for a version that is quarantined or blocked. One that is published already stays as it is."""
+
+    materialization_id: Id
+    reason: Reason
+
+
+class ExpireVersions(_Command, frozen=True):
+    """Let go of versions that the policy does not keep. Any other one among them is a conflict."""
+
+    materialization_ids: Versions
+    policy: RetentionPolicy
+
+
+class DeleteVersions(_Command, frozen=True):
+    """Give the files of expired versions free, once their time of grace is over."""
+
+    materialization_ids: Versions
+    policy: RetentionPolicy
+
+
+async def find_version(view: View, asset_id: str, materialization_id: str) -> tuple[Materialization, VersionStatus]:
+    """A version and how it stands."""
+    version: Materialization | None = await view.get(MATERIALIZATIONS, asset_id, materialization_id)
+    if version is None:
+        raise NotFound(f"the asset has no version {shown(materialization_id)}; list its versions to see them")
+    row: VersionStatus | None = await view.get(VERSION_STATUS, asset_id, materialization_id)
+    return version, row or known_version(version)
+
+
+async def _quarantine(command: QuarantineVersion, view: View, decision: Decision) -> list[NewEvent]:
+    row = await _present(view, command)
+    if row.status == QUARANTINED:
+        return []
+    event = MaterializationQuarantined(command.asset_id, command.materialization_id, command.reason)
+    return [new_event(MATERIALIZATION_QUARANTINED, event, subject=command.materialization_id)]
+
+
+async def _release(command: ReleaseVersion, view: View, decision: Decision) -> list[NewEvent]:
+    row = await _present(view, command)
+    if row.status == PUBLISHED:
+        return []
+    event = MaterializationReleased(command.asset_id, command.materialization_id, command.reason)
+    return [new_event(MATERIALIZATION_RELEASED, event, subject=command.materialization_id)]
+
+
+async def _present(view: View, command: QuarantineVersion | ReleaseVersion) -> VersionStatus:
+    """How a version stands that is still there."""
+    _, row = await find_version(view, command.asset_id, command.materialization_id)
+    if row.status in (EXPIRED, DELETED):
+        ended = format_time((row.deleted_at if row.status == DELETED else row.expired_at) or 0)
+        raise Refused(
+            f"the version {command.materialization_id} is {row.status} since {ended}: retention let go of it, so "
+            "nobody can use it again; make the partition anew"
+        )
+    return row
+
+
+async def _expire(command: ExpireVersions, view: View, decision: Decision) -> list[NewEvent]:
+    allowed = await find_expirable(view, command.asset_id, command.policy, decision.received)
+    for name in command.materialization_ids:
+        if name not in allowed:
+            raise Conflict(f"the version {name} is kept: something changed meanwhile; ask again what may expire")
+    event = MaterializationsExpired(command.asset_id, command.materialization_ids)
+    return [new_event(MATERIALIZATIONS_EXPIRED, event, subject=command.asset_id)]
+
+
+async def find_expirable(view: View, asset_id: str, policy: RetentionPolicy, now: int) -> dict[str, str]:
+    """All versions of an asset that may expire now, each with the reason."""
+    partitions: list[Partition] = await view.rows(PARTITIONS, asset_id)
+    versions: dict[str, list[Materialization]] = {row.partition_id: [] for row in partitions}
+    for version in await view.rows(MATERIALIZATIONS, asset_id):
+        versions.setdefault(version.partition_id, []).append(version)
+    statuses = {row.materialization_id: row for row in await view.rows(VERSION_STATUS, asset_id)}
+    found: dict[str, str] = {}
+    for row in partitions:
+        found |= expirable(versions[row.partition_id], statuses, row.current_materialization_id, policy, now)
+    return found
+
+
+async def _delete(command: DeleteVersions, view: View, decision: Decision) -> list[NewEvent]:
+    for name in command.materialization_ids:
+        row: VersionStatus | None = await view.get(VERSION_STATUS, command.asset_id, name)
+        if row is None or row.status != EXPIRED or row.expired_at is None:
+            raise Conflict(f"the version {name} is not expired, so its files stay; ask again what may be deleted")
+        if row.expired_at + command.policy.grace > decision.received:
+            raise Refused(
+                f"the version {name} expired at {format_time(row.expired_at)}; its files are kept for "
+                f"{command.policy.grace_hours} hours after that"
+            )
+    event = MaterializationsDeleted(command.asset_id, command.materialization_ids)
+    return [new_event(MATERIALIZATIONS_DELETED, event, subject=command.asset_id)]
+
+
+COMMANDS: dict[str, tuple[type[msgspec.Struct], Decider]] = {
+    "QuarantineVersion": (QuarantineVersion, _quarantine),
+    "ReleaseVersion": (ReleaseVersion, _release),
+    "ExpireVersions": (ExpireVersions, _expire),
+    "DeleteVersions": (DeleteVersions, _delete),
+}

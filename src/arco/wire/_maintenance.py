@@ -1,0 +1,84 @@
+"""Maintenance of data: retention of versions, removal of files that belong to no version."""
+
+from typing import Annotated
+
+from pydantic import Field
+
+from arco.wire._base import Answer, Request
+
+__all__ = [
+    "MaintenanceAnswer",
+    "OrphanFile",
+    "OrphansAnswer",
+    "OrphansRequest",
+    "RetentionAnswer",
+    "RetentionRequest",
+    "RetiredVersion",
+]
+
+
+class MaintenanceRequest(Request):
+    """Which assets to look after. A request does a part of them; the next one goes on where it ended."""
+
+    selection: Annotated[str, Field(min_length=1, max_length=10_000, examples=["*", "sales.*"])] = "*"
+    """As for a run. `*` is every asset, those that are not deployed any more included."""
+    dry_run: bool = False
+    """Only say what would be done."""
+    cursor: Annotated[str | None, Field(max_length=4096)] = None
+    """`next_cursor` of the answer before."""
+
+
+class RetentionRequest(MaintenanceRequest):
+    pass
+
+
+class OrphansRequest(MaintenanceRequest):
+    older_than_hours: Annotated[int, Field(ge=1, le=8760)] = 24
+    """Only files that were written longer ago."""
+
+
+class MaintenanceAnswer(Answer):
+    dry_run: bool
+    asset_count: int
+    """Assets that are selected."""
+    done_count: int
+    """Those of them that are done by now."""
+    next_cursor: str | None
+    """Null if that was all."""
+
+
+class RetiredVersion(Answer):
+    materialization_id: str
+    asset_key: str
+    partition_key: str
+    version: int
+    byte_size: int
+    reason: str
+    """Why it is let go."""
+
+
+class RetentionAnswer(MaintenanceAnswer):
+    expired: list[RetiredVersion]
+    """Versions that nothing reads any more from now on; their files stay for the time of grace."""
+    deleted: list[RetiredVersion]
+    """Versions whose time of grace is over: their files are deleted."""
+    waiting_count: int
+    """Versions that expired before and whose time of grace is not over."""
+    in_use_count: int
+    """Versions that would be let go, but that runs under way read or made."""
+    foreign_count: int
+    """Versions that are kept because files of them lie outside their own folder."""
+
+
+class OrphanFile(Answer):
+    path: str
+    """Within the workspace."""
+    size_bytes: int
+    modified_at: str
+
+
+class OrphansAnswer(MaintenanceAnswer):
+    files: list[OrphanFile]
+    """What belongs to no version and was deleted, or would be."""
+    kept_count: int
+    """Files of versions, of attempts that run, of tables, or too young to tell."""
