@@ -179,7 +179,8 @@ class OpenLog:
             return
         if is_http(hint.address) and await self._answers(self._peers, hint.address):
             return
-        await self._hint.write(Hint(max(hint.number, self.follower.tail.number), self._address))
+        await self.current()  # a hint that says less than the newest segment would not be believed
+        await self._hint.write(Hint(self.follower.tail.number, self._address))
 
     async def leads(self) -> bool:
         """Whether this process acts for the log: it owns it, or the hint names it and not another one that answers.
