@@ -38,6 +38,7 @@ FAILED_ONCE = {
     "an outdated owner's word stopped a newer program": (run_seed, 178),
     "a hint that was long under way hid the owner from the signs of life": (run_runs, 751),
     "a hint of who had not looked was not believed": (run_runs, 537),
+    "an owner that was replaced kept the signs of life": (run_runs, 263),
 }
 
 

@@ -96,6 +96,9 @@ class Controllers:
         began = self._runtime.boottime()
         if self._leads is None or self._lag() > 0:
             await self._log.current()  # what was not published yet when this process began concerns it too
+        elif self._watch.attempts:
+            # An owner that was replaced hears of it here: signs of life that it kept would be missing elsewhere.
+            await self._log.current(strong=False)
         if self._leads is None or (self._log.owning and not self._leads):
             await self._ask_who_leads()
         intents, due = await self._reconciled()
