@@ -39,6 +39,7 @@ FAILED_ONCE = {
     "a hint that was long under way hid the owner from the signs of life": (run_runs, 751),
     "a hint of who had not looked was not believed": (run_runs, 537),
     "an owner that was replaced kept the signs of life": (run_runs, 263),
+    "an owner that came back went by what it had heard before": (run_runs, 1010),
 }
 
 

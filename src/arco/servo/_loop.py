@@ -41,6 +41,8 @@ class Controllers:
         self._task: Task | None = None
         self._leads: bool | None = None
         """Whether this process led the log when it last asked; None before it ever did."""
+        self._terms = 0
+        """How often it had become the owner by then."""
         self._known = 0
         """The newest segment that is known to exist."""
 
@@ -121,9 +123,13 @@ class Controllers:
         return 0.0 if intents else due
 
     async def _ask_who_leads(self) -> bool:
-        """Whether this process does. As long as it did not, signs of life went elsewhere: it begins to watch anew."""
+        """Whether this process does. As long as it did not, signs of life went elsewhere: it begins to watch anew.
+
+        Between two terms as the owner somebody else was it, also if nobody asked here meanwhile.
+        """
         before, self._leads = self._leads, await self._log.leads()
-        if not (before and self._leads):
+        terms, self._terms = self._terms, self._log.gateway.terms
+        if not (before and self._leads and terms == self._terms):
             self._watch.forget()
         return self._leads
 
