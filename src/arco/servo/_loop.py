@@ -89,6 +89,7 @@ class Controllers:
         """Forget what was seen if this comes much later than expected: whoever stood still heard nobody."""
         if self._is_late(expected):
             self._watch.forget()
+            self._leads = None
 
     def _is_late(self, expected: float) -> bool:
         return self._runtime.boottime() - expected > LISTENING
@@ -101,7 +102,8 @@ class Controllers:
         elif self._watch.attempts:
             # An owner that was replaced hears of it here: signs of life that it kept would be missing elsewhere.
             await self._log.current(strong=False)
-        if self._leads is None or (self._log.owning and not self._leads):
+        has_begun = self._log.owning and not (self._leads and self._terms == self._log.gateway.terms)
+        if self._leads is None or has_begun:
             await self._ask_who_leads()
         intents, due = await self._reconciled()
         if not intents:
