@@ -24,7 +24,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from arco.api._app import close_app, create_app
 from arco.api._host import Door, Host
 from arco.api._peers import HttpPeers
-from arco.core import Invalid, Runtime, ServiceIdentity, StoreRefused, derive_secret, new_ulid
+from arco.core import ArcoError, Invalid, Runtime, ServiceIdentity, StoreRefused, derive_secret, new_ulid
 from arco.runtime import Workspace
 from arco.state import Cadence
 from arco.storage import Scope, Store, open_store
@@ -225,7 +225,8 @@ async def _announce(host: Host) -> None:
     """Commands look for a server where the hints say; see `OpenLog.announce`."""
     for workspace in host.workspaces.values():
         for log in workspace.logs.values():
-            await log.announce()
+            with contextlib.suppress(ArcoError):  # advice: a store that is in trouble will say so to whoever asks
+                await log.announce()
 
 
 @contextlib.asynccontextmanager

@@ -176,6 +176,11 @@ class Gateway:
             raise Superseded(f"this process does not own the log {self.log}")
         return await self._owner.submit(command)
 
+    def resign(self) -> None:
+        """Own the log no more, once what is queued is settled: others take another process for the owner."""
+        if self._owner is not None:
+            self._owner.retire()
+
     async def close(self) -> None:
         """Settle what is queued; nothing is taken any more."""
         self._closed = True

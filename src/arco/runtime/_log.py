@@ -179,20 +179,32 @@ class OpenLog:
             return
         if is_http(hint.address) and await self._answers(self._peers, hint.address):
             return
-        await self._hint.write(Hint(max(hint.number, self.follower.tail.number), self._address))
+        await self.current()  # a hint that says less than the newest segment would not be believed
+        await self._hint.write(Hint(self.follower.tail.number, self._address))
 
     async def leads(self) -> bool:
         """Whether this process acts for the log: it owns it, or the hint names it and not another one that answers.
 
-        Asked only when something is due. Whoever finds that nobody leads lets the hint name it, so that signs of life
-        go there from then on. Two that both believe it are harmless: every act is decided by the owner.
+        Asked only when something is due, or after this process stood still. Whoever finds that nobody leads lets the
+        hint name it, so that signs of life go there from then on; an owner that finds another one named gives way. Two
+        that both believe it are harmless: every act is decided by the owner.
         """
         if self.owning:
-            return True
+            if not await self._is_replaced():
+                return True
+            self.gateway.resign()
+            return False
         if not self._may_own or await self.owner_address():
             return False
         await self.announce()
         return True
+
+    async def _is_replaced(self) -> bool:
+        """Whether this owner did not answer for a while, and the hint names another process that does."""
+        address = (await self._hint.read()).address if self._peers is not None else ""
+        if self._peers is None or not is_http(address) or address == self._address:
+            return False
+        return await self._answers(self._peers, address)
 
     async def owner_address(self) -> str:
         """Where the process answers that owns the log, or did last; empty if that is this one, or if none answers."""

@@ -41,6 +41,8 @@ class Controllers:
         self._task: Task | None = None
         self._leads: bool | None = None
         """Whether this process led the log when it last asked; None before it ever did."""
+        self._terms = 0
+        """How often it had become the owner by then."""
         self._known = 0
         """The newest segment that is known to exist."""
 
@@ -87,6 +89,7 @@ class Controllers:
         """Forget what was seen if this comes much later than expected: whoever stood still heard nobody."""
         if self._is_late(expected):
             self._watch.forget()
+            self._leads = None
 
     def _is_late(self, expected: float) -> bool:
         return self._runtime.boottime() - expected > LISTENING
@@ -96,7 +99,11 @@ class Controllers:
         began = self._runtime.boottime()
         if self._leads is None or self._lag() > 0:
             await self._log.current()  # what was not published yet when this process began concerns it too
-        if self._leads is None or (self._log.owning and not self._leads):
+        elif self._watch.attempts:
+            # An owner that was replaced hears of it here: signs of life that it kept would be missing elsewhere.
+            await self._log.current(strong=False)
+        has_begun = self._log.owning and not (self._leads and self._terms == self._log.gateway.terms)
+        if self._leads is None or has_begun:
             await self._ask_who_leads()
         intents, due = await self._reconciled()
         if not intents:
@@ -118,9 +125,13 @@ class Controllers:
         return 0.0 if intents else due
 
     async def _ask_who_leads(self) -> bool:
-        """Whether this process does. As long as it did not, signs of life went elsewhere: it begins to watch anew."""
+        """Whether this process does. As long as it did not, signs of life went elsewhere: it begins to watch anew.
+
+        Between two terms as the owner somebody else was it, also if nobody asked here meanwhile.
+        """
         before, self._leads = self._leads, await self._log.leads()
-        if not (before and self._leads):
+        terms, self._terms = self._terms, self._log.gateway.terms
+        if not (before and self._leads and terms == self._terms):
             self._watch.forget()
         return self._leads
 
