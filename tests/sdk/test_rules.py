@@ -4,6 +4,7 @@ import inspect
 from collections.abc import Callable
 from datetime import UTC, date, datetime, timedelta, timezone
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -28,6 +29,7 @@ from arco import (
 )
 from arco.assets import Between, CheckDefinition, Constant, NotNull, References, Rows, Rule, rule_name
 from arco.core import Invalid
+from arco.sdk import load_project
 
 MADE = [
     not_null("email", warn=Percent(1), error=Percent(5), samples=10),
@@ -169,3 +171,21 @@ def test_a_reference_may_name_the_asset_itself() -> None:
     def customers() -> None: ...
 
     assert references("id", customers).rule == References(("id",), "rules.customers", ("id",))
+
+
+def test_rules_come_with_the_project_that_is_loaded(tmp_path: Path) -> None:
+    (tmp_path / "pipeline.py").write_text(
+        "from arco import asset, not_null, references\n"
+        "@asset(namespace='n', schema={'id': 'long'})\n"
+        "def customers(): ...\n"
+        "@asset(namespace='n', schema={'email': 'string pii', 'customer': 'long'},\n"
+        "       checks=[not_null('emial'), references('customer', 'customers', 'id')])\n"
+        "def orders(customers): ...\n"
+    )
+    loaded = load_project(tmp_path)
+    assert [str(problem) for problem in loaded.problems] == [
+        "pipeline.py:4: n.orders: the check 'not_null(emial)': the column emial is not there; did you mean email?"
+    ]
+    orders = loaded.project.assets[1]
+    assert orders.checks == (not_null("emial"), references("customer", "n.customers", "id"))
+    assert [column.pii for column in orders.schema] == [True, False]
