@@ -34,7 +34,7 @@ def do(world: WarmWorld, name: str, *before: tuple[str, FinishTask]) -> FinishTa
     made = on_spark(name, dependencies=tuple(reads(parameter, f"n.{parameter}") for parameter, _ in before))
     inputs = tuple(input_of(world, parameter, result) for parameter, result in before)
     result = world.do(world.envelope(definitions=(made,), inputs=inputs))
-    assert result.outcome is Outcome.SUCCEEDED, result.failure
+    assert result.outcome is Outcome.SUCCEEDED, result.failure and result.failure.message[-1500:]
     return result
 
 

@@ -97,6 +97,8 @@ def _definition_facts(asset: AssetDefinition) -> list[tuple[str, object]]:
     waits = f"{shown_seconds(asset.timeout_seconds)}" if asset.timeout_seconds else None
     return [
         ("made by", asset.function or None),
+        ("made on", "Spark" if asset.is_on_spark else None),
+        ("Spark settings", asset.spark_conf),
         ("defined", f"{asset.file}:{asset.line}" if asset.file else None),
         ("made with", asset.unit if asset.unit not in ("", asset.key) else None),
         ("made of", made_of),

@@ -162,7 +162,8 @@ class Driver:
         return self._current is not None and self._current.attempt_id == self._cancelled
 
     def heartbeat(self) -> None:
-        self._channel.send(Beat())
+        executor = self._executor
+        self._channel.send(Beat(executor.progress() if executor is not None else None))
 
     def _check_cancelled(self, task: Task) -> None:
         if self._cancelled == task.attempt_id:
@@ -187,8 +188,7 @@ class Driver:
                 beat = min(task.heartbeat_seconds / 4, MAX_BEAT_SECONDS) if task is not None else None
                 message = self._channel.receive(beat)
                 if message is None:
-                    executor = self._executor
-                    self._channel.send(Beat(executor.progress() if executor is not None else None))
+                    self.heartbeat()
                 elif isinstance(message, Start):
                     self._current = _task_decoder.decode(message.task)
                     self._tasks.put(self._current)
