@@ -122,9 +122,7 @@ def linked(marks: Sequence[Mark], conditions: Iterable[Expression]) -> tuple[Mar
 
 
 def _widened(mark: Mark, groups: Sequence[set[int | None]]) -> Mark:
-    sure = {
-        dimension: ids.union(*(group for group in groups if group & ids)) for dimension, ids in mark.sure.items()
-    }
+    sure = {dimension: ids.union(*(group for group in groups if group & ids)) for dimension, ids in mark.sure.items()}
     return mark._replace(sure=sure)
 
 
