@@ -177,7 +177,8 @@ class _Reader:
             return Expression(kind, id=of["exprId"]["id"], name=of["name"])
         if kind == "Cast" and raw.get("dataType") == children[0].type is not None:
             return children[0]  # views cast every column, most to the type it has
-        exact, name, ordinal, plan = raw.get("exprId"), raw.get("name"), raw.get("ordinal"), raw.get("plan")
+        exact, ordinal, plan = raw.get("exprId"), raw.get("ordinal"), raw.get("plan")
+        name = raw.get("name") or raw.get("udfName")
         return Expression(
             kind,
             children,
