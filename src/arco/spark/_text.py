@@ -16,6 +16,7 @@ __all__ = ["Group", "Parser"]
 
 _TOKEN = re.compile(r"#(\d+)L?(?![\w#])|([()\[\]{}])|(,)|(\s+)|([^\s()\[\]{},#]+|#)")
 _CLOSING = {"(": ")", "[": "]", "{": "}"}
+_SIGNS = ("-", "+", "~", "!")
 _MAX_DEPTH = 150
 
 # fmt: off
@@ -167,7 +168,9 @@ class Parser:
         elif len(items) > 1 and items[-2].word == "lambda":
             items.append(_Item(expression=LITERAL))
         elif id in self._defined:
-            items.append(_Item(expression=Expression("AttributeReference", (), id)))
+            column = Expression("AttributeReference", (), id)
+            signed = last.word[:1] in _SIGNS
+            items.append(_Item(expression=Expression("Text", (column,)) if signed else column))
         elif last.bracket:
             items.append(_Item(expression=Expression("PythonUDF", last.parts, name=last.called)))
         else:
@@ -179,7 +182,7 @@ class Parser:
         if bracket == "[" and subquery.called == "subquery":
             items.append(_Item())  # the columns around it, which its own plan names too
             return
-        name = items[-1].word.lstrip("-+~!") if items and bracket == "(" else ""
+        name = items[-1].word.lstrip("".join(_SIGNS)) if items and bracket == "(" else ""
         if items and name:
             items.pop()
         items.append(_Item(expression=_function(name, inner), bracket=bracket, called=name, parts=inner))
