@@ -13,23 +13,32 @@ Lines that start with `#` are comments.
 """
 
 import datetime
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
+from random import Random
 from typing import TYPE_CHECKING, Any, NamedTuple
+
+import pyarrow as pa
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["Case", "build", "cases", "inputs"]
+__all__ = ["Case", "build", "cases"]
 
+ROWS = 40
 HERE = Path(__file__).parent
+
+
+Change = Callable[["DataFrame", str], "DataFrame"]
 
 
 class Case(NamedTuple):
     file: str
     name: str
     inputs: Mapping[str, str]
+    notes: Mapping[str, str]
+    """What stands beside the inputs and is none: `keys`."""
     language: str
     code: str
     section: str
@@ -56,7 +65,9 @@ def _read(path: Path) -> Iterator[Case]:
         language, _, text = code.partition("\n")
         section, _, wanted = expected.partition("\n")
         given = tuple(line.strip() for line in wanted.splitlines() if line.strip())
-        yield Case(path.stem, name.strip(), {**common, **_schemas(own)}, language.strip(), text, section, given)
+        schemas = {**common, **_schemas(own)}
+        notes = {note: schemas.pop(note) for note in ("keys",) if note in schemas}
+        yield Case(path.stem, name.strip(), schemas, notes, language.strip(), text, section, given)
 
 
 def _schemas(text: str) -> dict[str, str]:
@@ -64,28 +75,47 @@ def _schemas(text: str) -> dict[str, str]:
     return {name.strip(): schema.strip() for name, _, schema in pairs}
 
 
-def inputs(spark: "SparkSession", case: Case) -> "dict[str, DataFrame]":
-    """Frames as the executor gives them: each below its alias, and a view of its name for SQL."""
-    frames = {name: _frame(spark, name, schema) for name, schema in case.inputs.items()}
-    for name, frame in frames.items():
-        frame.createOrReplaceTempView(name)
-    return frames
+def build(spark: "SparkSession", case: Case, change: Change = lambda frame, name: frame) -> "DataFrame":
+    """The frame that the code of a case makes of frames as the executor gives them.
 
-
-@cache
-def _frame(spark: "SparkSession", name: str, schema: str) -> "DataFrame":
-    return spark.createDataFrame([], schema).alias(f"arco_input_{name}")
-
-
-def build(spark: "SparkSession", case: Case) -> "DataFrame":
-    """The frame that the code of a case makes."""
+    Each input stands below its alias, and is a view of its name for SQL. `change` is applied below the alias.
+    """
     from pyspark.sql import Window
     from pyspark.sql import functions as F  # noqa: N812  as everybody calls it
 
-    frames = inputs(spark, case)
+    frames = {
+        name: change(_frame(spark, schema), name).alias(f"arco_input_{name}") for name, schema in case.inputs.items()
+    }
+    for name, frame in frames.items():
+        frame.createOrReplaceTempView(name)
     if case.language == "sql":
         return spark.sql(case.code)
-    names: dict[str, Any] = {**frames, "spark": spark, "F": F, "Window": Window, "date": datetime.date}
+    names: dict[str, Any] = {**frames, "spark": spark, "F": F, "Window": Window}
     exec(case.code, names)  # noqa: S102  the code of the fixtures next to this file
-    frame: DataFrame = names["out"]
-    return frame
+    made: DataFrame = names["out"]
+    return made
+
+
+@cache
+def _frame(spark: "SparkSession", schema: str) -> "DataFrame":
+    """A few rows that differ in every column, the same in every run."""
+    from pyspark.sql.pandas.types import to_arrow_schema
+    from pyspark.sql.types import _parse_datatype_string
+
+    fields = _parse_datatype_string(schema)
+    chance = Random(schema)
+    rows = [{field.name: _value(field.dataType.simpleString(), chance) for field in fields} for _ in range(ROWS)]
+    return spark.createDataFrame(pa.Table.from_pylist(rows, to_arrow_schema(fields)))
+
+
+def _value(kind: str, chance: Random) -> Any:
+    """Few different values, so that keys meet."""
+    if kind == "int":
+        return chance.randint(0, 4)
+    if kind == "string":
+        return chance.choice("abc")
+    if kind == "date":
+        return datetime.date(2024, 1, chance.randint(1, 3))
+    if kind == "array<int>":
+        return [chance.randint(0, 4) for _ in range(chance.randint(0, 3))]
+    return None

@@ -184,13 +184,12 @@ def _edge(edge: LineageEdge, metadata: EdgeMetadata | None) -> LineageEdgeInfo:
 
 
 def _columns(source_id: str, lineage: ColumnLineage) -> dict[str, list[str]]:
-    """Columns by id where the catalog knew one, else by name."""
-    return {
-        mapping.target_column.column_id or mapping.target_column.name: [
-            f"{source_id}/{column.column_id or column.name}" for column in mapping.source_columns
-        ]
-        for mapping in lineage.mappings
-    }
+    """Columns by id where the catalog knew one, else by name. A column made in several ways has several mappings."""
+    found: dict[str, dict[str, None]] = {}
+    for mapping in lineage.mappings:
+        known = found.setdefault(mapping.target_column.column_id or mapping.target_column.name, {})
+        known.update((f"{source_id}/{column.column_id or column.name}", None) for column in mapping.source_columns)
+    return {target: list(sources) for target, sources in found.items()}
 
 
 @lru_cache(maxsize=1_024)

@@ -5,19 +5,43 @@ inside functions, and a machine without it can still do everything that is not d
 """
 
 from arco.spark._engine import ChoosingRunner, CompactionEngine, require_spark, spark_sessions
+from arco.spark._lineage import (
+    Dependency,
+    OutputColumn,
+    PlanLineage,
+    column_lineage,
+    lineage_from_explain,
+    lineage_from_plan,
+    lineage_of,
+)
+from arco.spark._mixing import Keys, Verdict, partition_mixing
+from arco.spark._plans import INPUT_PREFIX
 from arco.spark._runner import SparkRunner
 from arco.spark._settings import DEFAULT_MASTER, Progress, SparkSettings, parse_conf
 from arco.spark._site import Site
+from arco.spark._traces import Kind
 
 __all__ = [
     "DEFAULT_MASTER",
+    "INPUT_PREFIX",
     "ChoosingRunner",
     "CompactionEngine",
+    "Dependency",
+    "Keys",
+    "Kind",
+    "OutputColumn",
+    "PlanLineage",
     "Progress",
     "Site",
     "SparkRunner",
     "SparkSettings",
+    "Verdict",
+    "column_lineage",
+    "lineage_from_explain",
+    "lineage_from_plan",
+    "lineage_of",
     "parse_conf",
+    "partition_mixing",
     "require_spark",
     "spark_sessions",
 ]

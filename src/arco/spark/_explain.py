@@ -21,7 +21,7 @@ _KIND = re.compile(r"[A-Za-z]\w*")
 _CUT = re.compile(r"\.\.\. \d+ more fields")
 
 _NAMES = {"Relation": "LogicalRelation", "RelationV2": "DataSourceV2Relation"}
-_OUTPUTS = frozenset({"CTERelationRef", "DataSourceV2Relation", "LocalRelation", "LogicalRDD", "LogicalRelation"})
+_OUTPUTS = frozenset({"CTERelationRef", "LocalRelation", "LogicalRDD", "ScriptTransformation", "UnionLoopRef"})
 _FUNCTIONS_OVER_ROWS = ("FlatMap", "MapIn", "PythonMapIn")
 
 
@@ -143,11 +143,24 @@ class _Tree:
 def _plain(kind: str, children: tuple[Plan, ...], arguments: Sequence[Group], parser: Parser) -> Plan:
     lists = [argument for argument in arguments if argument.is_list]
     if kind in _OUTPUTS or kind.startswith(_FUNCTIONS_OVER_ROWS):
-        made = {"output": parser.columns(lists[-1])} if lists else {"output": ()}
+        made = {"output": parser.columns(lists[-1] if lists else Group(""))}
         if kind.startswith("FlatMap") and len(lists) > 1:
             made["groupingAttributes"] = parser.expressions(lists[0])
         return Plan(kind, children, id=_number(arguments), lists=made)
     return Plan(kind, children, id=_number(arguments))
+
+
+def _relation(kind: str, children: tuple[Plan, ...], arguments: Sequence[Group], parser: Parser) -> Plan:
+    """A table: perhaps its name, its columns in brackets, what it is."""
+    text = ", ".join(argument.text for argument in arguments)
+    found = re.search(r"\[.*\]", text)
+    return Plan(kind, children, lists={"output": parser.columns(Group(found.group())) if found else ()})
+
+
+def _cogroup(kind: str, children: tuple[Plan, ...], arguments: Sequence[Group], parser: Parser) -> Plan:
+    counts = [int(argument.text) for argument in arguments[:2]]
+    facts = dict(zip(("leftGroupingLen", "rightGroupingLen"), counts, strict=True))
+    return Plan(kind, children, lists={"output": parser.columns(arguments[-1])}, facts=facts)
 
 
 def _project(kind: str, children: tuple[Plan, ...], arguments: Sequence[Group], parser: Parser) -> Plan:
@@ -212,6 +225,8 @@ def _number(arguments: Sequence[Group]) -> int | None:
 
 
 _READERS = {
+    **dict.fromkeys(("DataSourceV2Relation", "LogicalRelation"), _relation),
+    **dict.fromkeys(("FlatMapCoGroupsInArrow", "FlatMapCoGroupsInPandas"), _cogroup),
     "Project": _project,
     "Aggregate": _aggregate,
     "Window": _window,

@@ -1,8 +1,8 @@
 """The trace of an expression: what its value depends on, given what its columns depend on.
 
-Most expressions are computed of their children, which is one rule: a TRANSFORMATION of all of them. The others are in
-`_RULES`, by class: what passes a value on, what picks one of several, what aggregates, what looks into structs, what
-runs a query, and what nobody can look into.
+Most expressions are computed of their children: a TRANSFORMATION of all of them. The others are in `_RULES`, by class:
+what passes a value on, what picks one of several, what aggregates, what looks into structs, what runs a query, and what
+nobody can look into.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -55,13 +55,21 @@ class Expressions:
     def trace(self, root: Expression) -> Trace:
         if root.kind == "AttributeReference":  # the bulk of wide plans
             return self.column(root)
-        done: list[Trace] = []
+        done: list[Trace | list[Trace]] = []
         for node in bottom_up(root):
             count = len(node.children)
             children = done[len(done) - count :]
             del done[len(done) - count :]
-            done.append(_RULES.get(node.kind, _computed)(self, node, children))
-        return done.pop()
+            rule = _RULES.get(node.kind)
+            if rule is None:
+                done.append(_gathered(children))
+            else:
+                done.append(rule(self, node, [self._computed(child) for child in children]))
+        return self._computed(done.pop())
+
+    def _computed(self, value: Trace | list[Trace]) -> Trace:
+        """The trace of what is computed of several values."""
+        return self.all_of(value, Kind.TRANSFORMATION) if isinstance(value, list) else value
 
     def column(self, attribute: Expression) -> Trace:
         """What a column depends on. Ids are unique in a plan, but an outer reference means the outer column."""
@@ -85,8 +93,17 @@ class Expressions:
         return self.ledger.merged(self.ledger.after(trace, kind) for trace, kind in zip(traces, kinds, strict=True))
 
 
-def _computed(here: Expressions, node: Expression, children: Sequence[Trace]) -> Trace:
-    return here.all_of(children, Kind.TRANSFORMATION)
+def _gathered(children: Sequence[Trace | list[Trace]]) -> list[Trace]:
+    """All that a value is computed of, in one list however deep the expression is: merging at each step would cost
+    the square of its size."""
+    first = children[0] if children else []
+    values = first if isinstance(first, list) else [first]
+    for child in children[1:]:
+        if isinstance(child, list):
+            values.extend(child)
+        else:
+            values.append(child)
+    return values
 
 
 def _passed_on(here: Expressions, node: Expression, children: Sequence[Trace]) -> Trace:
@@ -148,7 +165,7 @@ def _windowed(here: Expressions, node: Expression, children: Sequence[Trace]) ->
 
 
 def _ranked(here: Expressions, node: Expression, children: Sequence[Trace]) -> Trace:
-    """Spark gives a rank what the window is ordered by as arguments."""
+    """A window's definition, and a rank: Spark gives it what the window is ordered by as arguments."""
     return here.all_of(children, Kind.WINDOW)
 
 
@@ -249,6 +266,7 @@ _RULES: dict[str, Rule] = {
     "PivotFirst": _pivoted,
     "SortOrder": _sorted,
     "WindowExpression": _windowed,
+    "WindowSpecDefinition": _ranked,
     **dict.fromkeys(("Rank", "DenseRank", "PercentRank"), _ranked),
     "CreateNamedStruct": _struct,
     "CreateArray": _array,

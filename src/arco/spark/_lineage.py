@@ -7,7 +7,7 @@ records. What decides about rows (filters, join and group keys, order) counts fo
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
@@ -23,8 +23,9 @@ from arco.domains.lineage import (
     TransformType,
 )
 from arco.spark._explain import parse_explain, projections_of
+from arco.spark._nodes import relation_of
 from arco.spark._plans import Plan, is_complete, parse_plan
-from arco.spark._relations import Relation, Walk
+from arco.spark._relations import Relation
 from arco.spark._traces import Certainty, Doubt, Kind, Ledger, Trace, kinds_of
 
 __all__ = [
@@ -36,6 +37,8 @@ __all__ = [
     "lineage_from_plan",
     "lineage_of",
 ]
+
+T = TypeVar("T")
 
 MAX_DEPENDENCIES = 100_000
 """Listed in one lineage. Exact columns come first; of others those that no longer fit say so instead."""
@@ -100,26 +103,34 @@ class PlanLineage(msgspec.Struct, frozen=True):
 
 def lineage_of(frame: Any) -> PlanLineage:
     """The lineage of a frame. Nothing runs, and nothing that goes wrong here fails the asset."""
-    names = list(frame.columns)
+    names: list[str] = []
     try:
+        names = list(frame.columns)
         if not hasattr(frame, "_jdf"):
             return lineage_from_explain(_explained(frame), columns=names)
         analysed = frame._jdf.queryExecution().analyzed()
         text = analysed.toJSON()
-        return lineage_from_plan(text, columns=names, explained="" if is_complete(text) else _explained(frame))
+        return lineage_from_plan(text, columns=names, explained="" if is_complete(text) else _printed(analysed))
     except Exception as error:  # noqa: BLE001  whatever Spark or Py4J raise, lineage is a by-product
         return _degraded(names, f"Spark did not give its plan ({type(error).__name__})")
 
 
+_ALL_FIELDS = 1_000_000
+"""Spark shortens longer lists when it prints a plan."""
+
+
+def _printed(analysed: Any) -> str:
+    """The text of a plan in this process. Its arguments: verbose, suffix, fields, ids of operators, output columns."""
+    return f"== Analyzed Logical Plan ==\n\n{analysed.treeString(True, False, _ALL_FIELDS, False, False)}"
+
+
 def _explained(frame: Any) -> str:
-    """The extended explain with all columns; Spark shortens long lists otherwise."""
+    """The extended explain of a frame of Spark Connect."""
     setting = "spark.sql.debug.maxToStringFields"
     conf = frame.sparkSession.conf
     before = conf.get(setting)
-    conf.set(setting, "1000000")
+    conf.set(setting, str(_ALL_FIELDS))
     try:
-        if hasattr(frame, "_jdf"):
-            return f"== Analyzed Logical Plan ==\n\n{frame._jdf.queryExecution().analyzed().toString()}"
         return str(frame._explain_string(extended=True))
     finally:
         conf.set(setting, before)
@@ -135,16 +146,22 @@ def lineage_from_plan(text: str, *, columns: Sequence[str] = (), explained: str 
     """
     try:
         return _walked(parse_plan(text, projections_of(explained) if explained else None))
-    except ArcoError as error:
-        return _degraded(columns, error.message)
+    except (ArcoError, LookupError, TypeError, ValueError) as error:
+        return _degraded(columns, _why(error))
 
 
 def lineage_from_explain(text: str, *, columns: Sequence[str] = ()) -> PlanLineage:
     """The lineage in the text of an extended explain. It is approximate: the text does not say what a function does."""
     try:
-        return _walked(parse_explain(text), "read from the text of a plan, which shows less than the plan")
-    except ArcoError as error:
-        return _degraded(columns, error.message)
+        found = _walked(parse_explain(text), "read from the text of a plan, which shows less than the plan")
+    except (ArcoError, LookupError, TypeError, ValueError) as error:
+        return _degraded(columns, _why(error))
+    if len(columns) != len(found.columns):
+        return found
+    named = zip(columns, found.columns, strict=True)  # a name in the text may be cut short at its last AS
+    return msgspec.structs.replace(
+        found, columns=tuple(msgspec.structs.replace(column, name=name) for name, column in named)
+    )
 
 
 def _degraded(columns: Sequence[str], reason: str) -> PlanLineage:
@@ -152,9 +169,14 @@ def _degraded(columns: Sequence[str], reason: str) -> PlanLineage:
     return PlanLineage(unknown, reason=reason)
 
 
+def _why(error: Exception) -> str:
+    # Other errors mean a node of another shape than known; their text may quote a value.
+    return error.message if isinstance(error, ArcoError) else f"the plan is not understood ({type(error).__name__})"
+
+
 def _walked(plan: Plan, loss: str = "") -> PlanLineage:
     ledger = Ledger()
-    return _listed(ledger, Walk(ledger).relation(plan), loss)
+    return _listed(ledger, relation_of(plan, ledger), loss)
 
 
 def _listed(ledger: Ledger, relation: Relation, loss: str) -> PlanLineage:
@@ -163,11 +185,11 @@ def _listed(ledger: Ledger, relation: Relation, loss: str) -> PlanLineage:
     found: dict[int, OutputColumn] = {}
     cache: dict[int, OutputColumn] = {}
     for at, column in sorted(enumerate(relation.columns), key=lambda item: len(item[1].trace.doubts)):
-        left -= len(column.trace.masks)
-        if left < 0:
+        if len(column.trace.masks) > left:
             reason = f"more than {MAX_DEPENDENCIES:,} dependencies in all"
             found[at] = OutputColumn(column.name, confidence=Confidence.LOW, reason=reason)
             continue
+        left -= len(column.trace.masks)
         known = cache.get(id(column.trace))
         if known is None:
             known = cache[id(column.trace)] = _column(ledger, column.trace, loss)
@@ -239,27 +261,44 @@ def column_lineage(
     catalog, by name of the column.
     """
     sources, targets = source_ids or {}, target_ids or {}
-    mappings: list[ColumnMapping] = []
-    left, reason = max_bytes, lineage.reason
-    for column in lineage.columns:
-        more = list(_mappings(column, parameter, sources, targets))
-        left -= sum(len(msgspec.json.encode(mapping)) + 1 for mapping in more)
-        if left < 0:
-            reason = "; ".join(text for text in (reason, f"only the columns before {column.name!r} are listed") if text)
-            break
-        mappings += more
-    known = lineage.confidence is Confidence.HIGH
+    budget = _Budget(max_bytes)
+    influences = budget.take(ColumnInfluence(names, kind) for kind, names in _by_type(lineage.rows, parameter, sources))
+    mappings = budget.take(
+        mapping for column in lineage.columns for mapping in _mappings(column, parameter, sources, targets)
+    )
+    unmapped = budget.take(_ref(name, targets) for name in _unmapped(lineage))
+    cut = f"only what fits into {max_bytes:,} bytes is listed" if budget.passed else ""
+    exact = lineage.confidence is Confidence.HIGH
     return ColumnLineage(
         capture_method=CaptureMethod.PLAN_INTROSPECTION,
         confidence=lineage.confidence,
-        confidence_reason=ConfidenceReason.PLAN_INTROSPECTION if known else ConfidenceReason.MIXED,
+        confidence_reason=ConfidenceReason.PLAN_INTROSPECTION if exact else ConfidenceReason.MIXED,
         coverage=lineage.coverage,
-        mappings=tuple(mappings),
-        unmapped_columns=tuple(_ref(name, targets) for name in _unmapped(lineage, max_bytes)),
-        influences=tuple(ColumnInfluence(names, kind) for kind, names in _by_type(lineage.rows, parameter, sources))
-        or None,
-        reason=reason or None,
+        mappings=mappings,
+        unmapped_columns=unmapped,
+        influences=influences or None,
+        reason="; ".join(text for text in (lineage.reason, cut) if text) or None,
     )
+
+
+class _Budget:
+    """Bytes of an event that are left."""
+
+    def __init__(self, size: int) -> None:
+        self._left = size
+        self.passed = False
+
+    def take(self, parts: Iterable[T]) -> tuple[T, ...]:
+        """The parts up to the first that does not fit."""
+        taken = []
+        for part in parts:
+            size = len(msgspec.json.encode(part)) + 1
+            if size > self._left:
+                self.passed = True
+                break
+            self._left -= size
+            taken.append(part)
+        return tuple(taken)
 
 
 def _mappings(
@@ -281,14 +320,10 @@ def _by_type(
             yield _TYPES[kind], tuple(_ref(name, ids) for name in found[kind])
 
 
-def _unmapped(lineage: PlanLineage, max_bytes: int) -> Iterable[str]:
+def _unmapped(lineage: PlanLineage) -> Iterable[str]:
     """Columns of which nothing is known."""
-    left = max_bytes
     for column in lineage.columns:
         if column.confidence is Confidence.LOW and not column.direct and not column.indirect:
-            left -= len(column.name) + 16
-            if left < 0:
-                return
             yield column.name
 
 

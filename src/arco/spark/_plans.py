@@ -1,7 +1,7 @@
 """Spark's analysed plan as a tree: what `LogicalPlan.toJSON` says, without the values that stand in it.
 
-A *plan* is one relational node (`Project`, `Join`, ...), an *expression* one node of what it computes. Both are named by
-the last part of their Scala class. Attributes and aliases carry an expression id: the same id is the same column, so
+A *plan* is one relational node (`Project`, `Join`, ...), an *expression* one node of what it computes. Both are named
+by the last part of their Scala class. Attributes and aliases carry an expression id: the same id is the same column, so
 that nobody has to resolve names. `toJSON` writes a tree as a flat list in pre-order, each node with its number of
 children, and so trees are built and walked here without recursion: a plan may be thousands of nodes deep.
 
@@ -9,7 +9,7 @@ Literals are dropped while reading: nothing that is made of a plan can repeat a 
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple, TypeVar, cast
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
@@ -99,8 +99,8 @@ def bottom_up(root: Node, stop: Callable[[Node], bool] = lambda node: False) -> 
         node = waiting.pop()
         order.append(node)
         if not stop(node):
-            waiting.extend(cast("tuple[Node, ...]", node.children))
-    return reversed(order)
+            waiting.extend(node.children)
+    yield from reversed(order)
 
 
 def is_complete(text: str) -> bool:
@@ -177,7 +177,8 @@ class _Reader:
             return Expression(kind, id=of["exprId"]["id"], name=of["name"])
         if kind == "Cast" and raw.get("dataType") == children[0].type is not None:
             return children[0]  # views cast every column, most to the type it has
-        exact, name, ordinal, plan = raw.get("exprId"), raw.get("name"), raw.get("ordinal"), raw.get("plan")
+        exact, ordinal, plan = raw.get("exprId"), raw.get("ordinal"), raw.get("plan")
+        name = raw.get("name") or raw.get("udfName")
         return Expression(
             kind,
             children,
@@ -187,7 +188,7 @@ class _Reader:
             raw.get("udfDeterministic") is not False,
             raw.get("dataType") if kind in _TYPED else None,
             raw.get("evalType") or 0,
-            self.plan(plan, nesting + 1) if _is_tree(plan) else None,
+            self.plan(plan, nesting + 1) if plan is not None and _is_tree(plan) else None,
         )
 
 

@@ -16,69 +16,31 @@ __all__ = ["Group", "Parser"]
 
 _TOKEN = re.compile(r"#(\d+)L?(?![\w#])|([()\[\]{}])|(,)|(\s+)|([^\s()\[\]{},#]+|#)")
 _CLOSING = {"(": ")", "[": "]", "{": "}"}
+_SIGNS = ("-", "+", "~", "!")
 _MAX_DEPTH = 150
 
-_AGGREGATES = frozenset(
-    [
-        "any",
-        "any_value",
-        "approx_count_distinct",
-        "approx_percentile",
-        "array_agg",
-        "avg",
-        "bit_and",
-        "bit_or",
-        "bit_xor",
-        "bool_and",
-        "bool_or",
-        "collect_list",
-        "collect_set",
-        "corr",
-        "count",
-        "count_if",
-        "covar_pop",
-        "covar_samp",
-        "every",
-        "first",
-        "first_value",
-        "kurtosis",
-        "last",
-        "last_value",
-        "listagg",
-        "max",
-        "mean",
-        "median",
-        "min",
-        "mode",
-        "percentile",
-        "percentile_approx",
-        "percentile_cont",
-        "percentile_disc",
-        "regr_avgx",
-        "regr_avgy",
-        "regr_count",
-        "regr_intercept",
-        "regr_r2",
-        "regr_slope",
-        "regr_sxx",
-        "regr_sxy",
-        "regr_syy",
-        "skewness",
-        "some",
-        "std",
-        "stddev",
-        "stddev_pop",
-        "stddev_samp",
-        "string_agg",
-        "sum",
-        "try_avg",
-        "try_sum",
-        "var_pop",
-        "var_samp",
-        "variance",
-    ]
-)
-_RANKS = {"rank": "Rank", "dense_rank": "DenseRank", "percent_rank": "PercentRank"}
+# fmt: off
+_AGGREGATES = frozenset({
+    "any", "any_value", "approx_count_distinct", "approx_percentile", "array_agg", "avg", "bit_and", "bit_or",
+    "bit_xor", "bool_and", "bool_or", "collect_list", "collect_set", "corr", "count", "count_if", "covar_pop",
+    "covar_samp", "every", "first", "first_value", "kurtosis", "last", "last_value", "listagg", "max", "mean",
+    "median", "min", "mode", "percentile", "percentile_approx", "percentile_cont", "percentile_disc", "regr_avgx",
+    "regr_avgy", "regr_count", "regr_intercept", "regr_r2", "regr_slope", "regr_sxx", "regr_sxy", "regr_syy",
+    "skewness", "some", "std", "stddev", "stddev_pop", "stddev_samp", "string_agg", "sum", "try_avg", "try_sum",
+    "var_pop", "var_samp", "variance",
+})
+# fmt: on
+_AGGREGATES_OF_TWO = {"max_by": "MaxBy", "min_by": "MinBy", "pivotfirst": "PivotFirst"}
+_FUNCTIONS = {
+    "array": "CreateArray",
+    "dense_rank": "DenseRank",
+    "nth_value": "NthValue",
+    "percent_rank": "PercentRank",
+    "rank": "Rank",
+    "stack": "Stack",
+    "windowspecdefinition": "WindowSpecDefinition",
+}
+_FUNCTIONS_OF_TWO = {"filter": "ArrayFilter", "map_filter": "MapFilter"}
 _SUBQUERIES = {
     "scalar-subquery": "ScalarSubquery",
     "exists": "Exists",
@@ -143,11 +105,12 @@ class Parser:
 
     def expressions(self, group: Group, *, known: bool = False) -> tuple[Expression, ...]:
         """A list of them, named where they make a column, unless they only stand for one that is known."""
-        return tuple(self._named(item) if not known else self.expression(item) for item in self.arguments(group.inside))
+        read = self.expression if known else self._named
+        return tuple(read(item) for item in self.arguments(group.inside))
 
     def expression(self, group: Group) -> Expression:
-        tokens = [token for token in _TOKEN.finditer(group.text)]
-        (parts, end) = self._parts(tokens, 0, "", 0)
+        tokens = list(_TOKEN.finditer(group.text))
+        parts, end = self._parts(tokens, 0, "", 0)
         if end != len(tokens):
             raise Invalid("a literal in the plan makes its text unreadable")
         return parts[0] if len(parts) == 1 else Expression("Text", parts)
@@ -159,7 +122,7 @@ class Parser:
             return self.expression(group)
         id = int(made.group(1))
         if id in self._defined:
-            return self.expression(group)
+            return _attribute(text)
         head, _, name = text[: made.start()].rpartition(" AS ")
         return Expression("Alias", (self.expression(Group(head)),), id, name) if head else _attribute(text)
 
@@ -205,12 +168,11 @@ class Parser:
         elif len(items) > 1 and items[-2].word == "lambda":
             items.append(_Item(expression=LITERAL))
         elif id in self._defined:
-            if last.called and items and items[-1].word == last.called:
-                items.pop()
-            items.append(_Item(expression=Expression("AttributeReference", (), id)))
+            column = Expression("AttributeReference", (), id)
+            signed = last.word[:1] in _SIGNS
+            items.append(_Item(expression=Expression("Text", (column,)) if signed else column))
         elif last.bracket:
-            name = last.called
-            items.append(_Item(expression=Expression("PythonUDF", last.parts, name=name)))
+            items.append(_Item(expression=Expression("PythonUDF", last.parts, name=last.called)))
         else:
             items.append(_Item(expression=Expression("AttributeReference", (), id)))
 
@@ -220,7 +182,7 @@ class Parser:
         if bracket == "[" and subquery.called == "subquery":
             items.append(_Item())  # the columns around it, which its own plan names too
             return
-        name = items[-1].word.lstrip("-+~!") if items and bracket == "(" else ""
+        name = items[-1].word.lstrip("".join(_SIGNS)) if items and bracket == "(" else ""
         if items and name:
             items.pop()
         items.append(_Item(expression=_function(name, inner), bracket=bracket, called=name, parts=inner))
@@ -237,24 +199,12 @@ def _function(name: str, arguments: tuple[Expression, ...]) -> Expression:
     name = name.lower()
     if name == "outer" and len(arguments) == 1 and arguments[0].kind == "AttributeReference":
         return arguments[0]._replace(kind="OuterReference")
-    if name in ("max_by", "min_by") and len(arguments) == 2:
-        return Expression("AggregateExpression", (Expression("MaxBy", arguments),))
-    if name == "pivotfirst":
-        return Expression("AggregateExpression", (Expression("PivotFirst", arguments[:2]),))
     if name in _AGGREGATES:
         return Expression("AggregateExpression", (Expression("Text", arguments),))
-    if name == "windowspecdefinition":
-        return Expression("WindowSpecDefinition", arguments)
-    if name in _RANKS:
-        return Expression(_RANKS[name], arguments)
-    if name == "nth_value":
-        return Expression("NthValue", arguments)
-    if name in ("filter", "map_filter") and len(arguments) == 2:
-        return Expression("ArrayFilter", arguments)
-    if name == "stack":
-        return Expression("Stack", arguments)
-    if name == "array":
-        return Expression("CreateArray", arguments)
+    if name in _AGGREGATES_OF_TWO:
+        return Expression("AggregateExpression", (Expression(_AGGREGATES_OF_TWO[name], arguments[:2]),))
+    if name in _FUNCTIONS or (name in _FUNCTIONS_OF_TWO and len(arguments) == 2):
+        return Expression((_FUNCTIONS | _FUNCTIONS_OF_TWO)[name], arguments)
     if not name and len(arguments) == 1:
         return arguments[0]
     return Expression("Text", arguments)
@@ -263,31 +213,27 @@ def _function(name: str, arguments: tuple[Expression, ...]) -> Expression:
 def _folded(items: Sequence[_Item]) -> Expression:
     """One expression of words and expressions in a row."""
     found: list[Expression] = []
-    words = 0
-    conditional = filtered = False
+    words, role = 0, ""
     for item in items:
         if item.expression is None:
             words += bool(item.word)
-            if item.word in ("WHEN", "if"):
-                conditional = True
-            elif item.word in ("THEN", "ELSE", "else"):
-                conditional = False
-            elif item.word in ("ASC", "DESC") and found:
+            role = _ROLES.get(item.word, role)
+            if item.word in ("ASC", "DESC") and found:
                 found[-1] = Expression("SortOrder", (found[-1],))
-            continue
-        expression, called = item.expression, item.called.upper()
-        if called == "FILTER" and words == 0 and found:
-            filtered = True
-        if called == "IF" or conditional:
-            expression = Expression("If", (expression, LITERAL, LITERAL))
-            words += 1
-        elif filtered:
-            expression = Expression("AggregateExpression", (LITERAL, *item.parts))
-            filtered = False
-        found.append(expression)
+        elif role in ("WHEN", "if"):
+            found.append(Expression("If", (item.expression, LITERAL, LITERAL)))
+        elif role == "FILTER":
+            found.append(Expression("AggregateExpression", (LITERAL, item.expression)))
+        else:
+            found.append(item.expression)
+        if item.expression is not None and role != "WHEN":
+            role = ""  # the others are about what follows at once
     if len(found) == 1 and not words:
         return found[0]
-    windowed = len(found) == 2 and not words and found[1].kind == "WindowSpecDefinition"
-    if windowed:
+    if len(found) == 2 and not words and found[1].kind == "WindowSpecDefinition":
         return Expression("WindowExpression", tuple(found))
     return Expression("Text", tuple(found)) if found else LITERAL
+
+
+_ROLES = {"WHEN": "WHEN", "THEN": "", "ELSE": "", "if": "if", "else": "", "FILTER": "FILTER"}
+"""What words say of what follows: a condition until the next word, a condition at once, what rows are filtered by."""

@@ -18,8 +18,6 @@ from collections.abc import Iterable, Mapping
 from enum import StrEnum
 from typing import NamedTuple
 
-from arco.core import TooLarge
-
 __all__ = ["EMPTY", "Certainty", "Doubt", "Kind", "Ledger", "Source", "Trace", "kinds_of"]
 
 
@@ -110,13 +108,16 @@ class Trace:
 
 
 EMPTY = Trace({})
+_TOO_MANY = Trace(
+    {}, frozenset({Doubt(Certainty.UNKNOWN, "depends on too many columns in too many ways to list them")})
+)
 
 _COMMON = -1
 """The number of a value that is computed once and used several times in one expression (`With`)."""
 
 MAX_STEPS = 2_000_000
-"""Dependencies handled in one plan, far below a second's work each million. More means columns made of thousands of
-columns again and again; the answer would be that everything depends on everything."""
+"""Dependencies handled in one plan, some tenths of a second a million. More means columns made of thousands of columns
+again and again; the answer would be that everything depends on everything."""
 
 
 class Ledger:
@@ -139,10 +140,9 @@ class Ledger:
             return trace
         found = trace._after.get(kind)
         if found is None:
-            self._spend(len(trace.masks))
             table = _ALONG[kind]
-            found = Trace({source: table[mask] for source, mask in trace.masks.items()}, trace.doubts)
-            trace._after[kind] = found
+            masks = {source: table[mask] for source, mask in trace.masks.items()}
+            found = trace._after[kind] = Trace(masks, trace.doubts) if self._spend(len(masks)) else _TOO_MANY
         return found
 
     def merged(self, traces: Iterable[Trace]) -> Trace:
@@ -150,8 +150,9 @@ class Ledger:
         given = [trace for trace in traces if trace.masks or trace.doubts]
         if len(given) < 2 or all(trace is given[0] for trace in given):
             return given[0] if given else EMPTY
+        if not self._spend(sum(len(trace.masks) for trace in given)):
+            return _TOO_MANY
         masks = dict(given[0].masks)
-        self._spend(sum(len(trace.masks) for trace in given))
         for trace in given[1:]:
             for source, mask in trace.masks.items():
                 masks[source] = masks.get(source, 0) | mask
@@ -171,7 +172,9 @@ class Ledger:
         rest = Trace({source: mask for source, mask in trace.masks.items() if source != _COMMON}, trace.doubts)
         return self.merged([rest, *(self.after(value, kind) for kind in kinds_of(trace.masks[_COMMON]))])
 
-    def _spend(self, steps: int) -> None:
+    def _spend(self, steps: int) -> bool:
+        """Whether so much more may be done. What is too much for a few wide columns leaves others as they are."""
+        if steps > self._left:
+            return False
         self._left -= steps
-        if self._left < 0:
-            raise TooLarge("the columns of the plan depend on each other in too many ways to list them")
+        return True
