@@ -61,10 +61,14 @@ class TwoRunners:
             found[name] = (data.num_rows, digest_rows(table, data))
         return found
 
-    async def compare(self, through: int, attempt: str = "") -> tuple[Manifest, dict[str, int]]:
-        """Fold with both; everything but the files must be the same. What Spark made, and the rows of each table."""
-        here = await self.local.refold(RefoldJob(self.definition, through, f"{0:020d}-local{attempt}"))
-        there = await self.spark.refold(RefoldJob(self.definition, through, f"{0:020d}-spark{attempt}"))
+    async def compare(self, through: int, base: Manifest | None = None) -> tuple[Manifest, dict[str, int]]:
+        """Fold with both; everything but the files must be the same. What Spark made, and the rows of each table.
+
+        With a base, Spark goes on from there, and the local runner begins at the beginning all the same.
+        """
+        name = f"{through}-{base.link.number if base is not None else 0}"
+        here = await self.local.refold(RefoldJob(self.definition, through, f"{0:020d}-local-{name}"))
+        there = await self.spark.refold(RefoldJob(self.definition, through, f"{0:020d}-spark-{name}", base=base))
         tables = await self.tables(there)
         assert tables == await self.tables(here)
         assert msgspec.structs.replace(there, layers=()) == msgspec.structs.replace(here, layers=())

@@ -19,10 +19,12 @@ class Rdd:
 
     def flatMap(self, work: Callable[[Any], Iterable[Any]]) -> "Rdd":  # noqa: N802
         work = _sent(work)
+        self._speculate(lambda: [list(work(item)) for part in self.partitions for item in part])
         return Rdd(self._chance, [[out for item in part for out in work(item)] for part in self.partitions])
 
     def mapPartitionsWithIndex(self, work: Callable[[int, Any], Iterable[Any]]) -> "Rdd":  # noqa: N802
         work = _sent(work)
+        self._speculate(lambda: [list(work(index, iter(part))) for index, part in enumerate(self.partitions)])
         return Rdd(self._chance, [list(work(index, iter(part))) for index, part in enumerate(self.partitions)])
 
     def partitionBy(self, count: int, partition: Callable[[Any], int]) -> "Rdd":  # noqa: N802
@@ -33,6 +35,11 @@ class Rdd:
         for part in found:
             self._chance.shuffle(part)
         return Rdd(self._chance, found)
+
+    def _speculate(self, work: Callable[[], Any]) -> None:
+        """Now and then every task of a stage runs once more, and what it sends is lost."""
+        if self._chance.random() < 0.3:
+            work()
 
     def collect(self) -> list[Any]:
         return [item for part in self.partitions for item in part]

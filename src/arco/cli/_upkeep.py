@@ -43,11 +43,11 @@ async def compact(
 ) -> None:
     """Fold new events, publish a revision and finish due merges."""
     rows, documents = [], []
-    async with _working(session, log, engine, master) as workspace:
+    async with _working(session, log, engine, master) as (workspace, runners):
         for name, opened in workspace.logs.items():
             before = opened.compactor.head.manifest
-            with session.output.progress(f"compacting {name}"):
-                after = await opened.compactor.compact()
+            with session.output.progress(f"compacting {name}") as progress:
+                after = await opened.compactor.compact(runners[name].is_bulk, progress)
             merges = await _merges_between(opened, before, after)
             document = {**_step(name, before, after), "merges": merges}
             documents.append(document)
@@ -59,21 +59,23 @@ async def compact(
 @asynccontextmanager
 async def _working(
     session: Session, log: str | None, engine: CompactionEngine, master: str | None
-) -> AsyncIterator[Workspace]:
-    """The workspace with the runner that the options choose; what it chooses is told."""
+) -> AsyncIterator[tuple[Workspace, dict[str, ChoosingRunner]]]:
+    """The workspace with a runner for each log that goes by the options and tells what it chooses."""
     project, runtime = session.project, session.runtime
+    runners: dict[str, ChoosingRunner] = {}
     with spark_sessions(master or DEFAULT_MASTER) as sessions:
 
         def runner(store: Store, place: Place) -> Runner:
             site = Site.of(project.store, project.loaded.settings.store_options, place)
             spark = SparkRunner(store, site, runtime, sessions)
             local = LocalRunner(store, place, runtime)
-            return ChoosingRunner(engine, local, spark, store, place, runtime, session.output.note)
+            found = ChoosingRunner(engine, local, spark, store, place, runtime, session.output.note)
+            return runners.setdefault(place.log, found)
 
         if engine is CompactionEngine.SPARK:
             require_spark()
         async with writing(project, runtime, log, runner) as workspace:
-            yield workspace
+            yield workspace, runners
 
 
 STEP_HEADERS = ["log", "revision before", "after", "through segment", "layers", "size"]
@@ -123,7 +125,7 @@ async def rebuild(
     if verify:
         return await _compare(session, log)
     documents = []
-    async with _working(session, log, engine, master) as workspace:
+    async with _working(session, log, engine, master) as (workspace, _):
         for name, opened in workspace.logs.items():
             before = opened.compactor.head.manifest
             with session.output.progress(f"folding {name} anew") as progress:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from arco.core import Invalid, Runtime
 from arco.log import Place, decode_segment
+from arco.spark._runner import sample_numbers
 from arco.spark._settings import DEFAULT_MASTER
 from arco.state import File, Layout, Manifest, MergeJob, RefoldJob, Runner
 from arco.storage import Sequence, Store
@@ -66,9 +67,16 @@ class ChoosingRunner:
         runner = self._choose(f"merging {rows:,} rows of {job.table.name}", rows, SPARK_FROM_ROWS)
         return await runner.merge(job)
 
+    async def is_bulk(self, after: int, through: int) -> bool:
+        """Whether new segments are worth a job of their own. Else they are folded as ever, in memory."""
+        if self._engine is CompactionEngine.AUTO:
+            return await self._estimate(after, through) >= SPARK_FROM_EVENTS and missing_for_spark() is None
+        return self._engine is CompactionEngine.SPARK
+
     async def refold(self, job: RefoldJob) -> Manifest:
-        events = await self._estimate(job.through) if self._engine is CompactionEngine.AUTO else 0
-        size = f"about {events:,} events" if events else f"{job.through:,} segments"
+        after = job.base.link.number if job.base is not None else 0
+        events = await self._estimate(after, job.through) if self._engine is CompactionEngine.AUTO else 0
+        size = f"about {events:,} events" if events else f"{job.through - after:,} segments"
         runner = self._choose(f"folding {size} of {self._place.log}", events, SPARK_FROM_EVENTS)
         return await runner.refold(job)
 
@@ -87,14 +95,14 @@ class ChoosingRunner:
         self._tell(f"{what} on Spark, because they are {threshold:,} or more")
         return self._spark
 
-    async def _estimate(self, through: int) -> int:
-        """About how many events the log has, by a few of its segments."""
-        if through == 0:
+    async def _estimate(self, after: int, through: int) -> int:
+        """About how many events the segments after a number have, by a few of them."""
+        if through <= after:
             return 0
         log = Sequence(self._store, Layout(self._place).ledger, self._runtime)
-        numbers = sorted({1 + (through - 1) * k // (SAMPLES - 1) for k in range(SAMPLES)})
+        numbers = sample_numbers(after, through, SAMPLES)
         counts = [len(decode_segment(await log.read_known(number), log.path(number)).events) for number in numbers]
-        return through * sum(counts) // len(counts)
+        return (through - after) * sum(counts) // len(counts)
 
 
 def missing_for_spark() -> str | None:

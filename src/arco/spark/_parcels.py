@@ -4,7 +4,7 @@ A *parcel* is everything that one task has for one bucket of one round, as one c
 few large values and looks into none of them. Groups are whole within their bucket, so a bucket is what is folded at a
 time, and what must fit into memory. A parcel for a later round is carried along unopened.
 
-- `Told`: events for a group of a step, as they stand in the log.
+- `Told`: events for the groups of a step, as they stand in the log.
 - `Changed`: what an earlier step did to a row, for a group of a step that watches its table.
 - `Audited`, `Noted`, `Turned`: for the closing round, by position: an audited event, what it did to a row, and an input
   that was turned away.
@@ -48,15 +48,19 @@ LEVEL = 1
 
 
 class Told(msgspec.Struct, array_like=True, gc=False):
+    """Events in position order, and who sees what of them: an *entry* is one input of one group."""
+
     step: int
-    group: str
     positions: list[int]
-    parts: list[list[int]] | None
-    """For each position the parts of the event that the group sees; None if it sees every event as a whole."""
+    events: bytes
+    """A JSON array of events, one for each position."""
+    groups: list[str]
+    """The group of each entry."""
+    places: list[int] | None
+    """Which event each entry sees, and which part of it. None if there is one entry for each event, which is whole."""
+    parts: list[int] | None
     audited: list[int]
     """Positions of events that have parts of which one is audited."""
-    events: bytes
-    """A JSON array of events."""
 
 
 class Changed(msgspec.Struct, array_like=True, gc=False):

@@ -1,18 +1,19 @@
 """A round of a refold: fold the buckets of a partition, write their rows, and send on what later rounds need.
 
-The fold is the one of `arco.state`: `FoldBatch.run_group` with the whole history of a group. Nothing is read of earlier
-state, and what a task writes does not depend on how events were cut into segments, parcels or partitions.
+The fold is the one of `arco.state`: `FoldBatch.run_group` with all that a group is told. What a task writes does not
+depend on how events were cut into segments, parcels or partitions.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
+from itertools import repeat
 from typing import Any
 
 import msgspec
 import pyarrow as pa
 
 from arco.core import new_ulid
-from arco.log import Blobs, Event, number_of, position_of
+from arco.log import Event, number_of, position_of
 from arco.runtime import AsyncRuntime
 from arco.spark._course import Course, Step
 from arco.spark._parcels import (
@@ -29,8 +30,8 @@ from arco.spark._parcels import (
     open_parcel,
     report_parcel,
 )
-from arco.spark._routing import Attachments
-from arco.spark._site import Sent, Site, perform
+from arco.spark._site import Assignment, Sent, perform
+from arco.spark._source import Source
 from arco.spark._typed import NOTHING, decode_event, envelope
 from arco.state import (
     AUDIT,
@@ -69,32 +70,23 @@ SEND_BYTES = 32 << 20
 _encode_event = msgspec.json.Encoder().encode
 _encode_row = msgspec.msgpack.Encoder().encode
 _decode_events = msgspec.json.Decoder(list[Event]).decode
-_WHOLE, _BARE, _NO_BLOBS = [WHOLE], [BARE], {()}
+_NO_BLOBS: set[tuple[str, ...]] = {()}
 _NOBODY = Event("", "", "", "", "", "", NOTHING)
 
 
 def fold_round(
-    site: Site,
-    versions: Mapping[str, int],
-    partitions: int,
-    round: int,
-    retention: Retention,
-    through: int,
-    directory: str,
-    partition: int,
-    parcels: Iterable[Parcel],
+    assignment: Assignment, round: int, retention: Retention, partition: int, parcels: Iterable[Parcel]
 ) -> list[Sent]:
     """Fold what a partition has for a round."""
+    partitions = assignment.partitions
 
     async def work(runtime: AsyncRuntime, sent: list[Sent]) -> None:
-        course = site.course(versions)
-        limit = position_of(through + 1, 0)
+        course = assignment.course
         outbox = Outbox(partitions)
         # A name of its own for each attempt: a repeated or speculative task leaves files that nobody names.
-        attempt = new_ulid(runtime, runtime)
-        writer = site.writer(runtime, directory)
-        tables = _Tables(course, retention, limit, writer, f"refold-{partition:03d}-{attempt}")
-        fold = _Fold(course, Attachments(course, Blobs(site.store(runtime))), retention, outbox, tables)
+        name = f"refold-{partition:03d}-{new_ulid(runtime, runtime)}"
+        tables = _Tables(assignment, retention, assignment.site.writer(runtime, assignment.directory), name)
+        fold = _Fold(course, Source(assignment, runtime), retention, outbox, tables)
         buckets: dict[int, list[Parcel]] = {}
         later: list[Parcel] = []
         for parcel in parcels:
@@ -106,7 +98,7 @@ def fold_round(
         for bucket in sorted(buckets):
             chunks = [open_parcel(parcel) for parcel in sorted(buckets.pop(bucket), key=lambda known: known[2])]
             if round < course.closing:
-                await fold.groups(chunks)
+                await fold.groups(bucket, chunks)
             elif round == course.closing:
                 fold.close(chunks)
             else:
@@ -125,9 +117,7 @@ def fold_round(
 class _Fold:
     """Folds bucket after bucket. Rows go to `tables`, everything else to the outbox."""
 
-    def __init__(
-        self, course: Course, source: Attachments, retention: Retention, outbox: Outbox, tables: "_Tables"
-    ) -> None:
+    def __init__(self, course: Course, source: Source, retention: Retention, outbox: Outbox, tables: "_Tables") -> None:
         self.size = 0
         self._course = course
         self._registry = course.definition.registry
@@ -136,56 +126,66 @@ class _Fold:
         self._tables = tables
         self._batch = FoldBatch(course.definition.domains, source, retention)
 
-    async def groups(self, chunks: list[Chunk]) -> None:
+    async def groups(self, bucket: int, chunks: list[Chunk]) -> None:
         """Fold every group of a bucket, each with all it is told, in position order."""
-        told: dict[tuple[str, int], list[tuple[Told, dict[int, int]]]] = {}
+        items: dict[tuple[str, int], list[Input]] = {}
         changed: dict[tuple[str, int], list[Changed]] = {}
+        composite: set[int] = set()
         for chunk in chunks:
-            for found in chunk.told:
-                told.setdefault((found.group, found.step), []).append((found, chunk.received))
+            for told in chunk.told:
+                composite.update(told.audited)
+                await self._take_events(told, chunk.received, items)
             for change in chunk.changed:
                 changed.setdefault((change.group, change.step), []).append(change)
-        for name in sorted({*told, *changed}):
+        audits = self._course.audits
+        for number in {number for _, number in (*items, *changed)}:
+            for table in self._course.steps[number].stage.tables:
+                await self._source.load(table, (bucket,))
+        for name in sorted({*items, *changed}):
             group, number = name
-            step = self._course.steps[number]
-            items: list[Input] = []
-            for found, received in told.get(name, ()):
-                await self._events(found, received, items)
+            step, mine = self._course.steps[number], items.pop(name, [])
             # That an audited event must also be valid is seen when the audit is written.
-            audits = self._course.audits
-            seen = step.may_audit
-            self._batch.audited = {item.position: {} for item in items if item.event.type in audits} if seen else {}
-            for found, _ in told.get(name, ()):
-                self._batch.audited |= {position: {} for position in found.audited}
+            self._batch.audited = {}
+            if step.may_audit or composite:
+                positions = [item.position for item in mine if item.event.type in audits or item.position in composite]
+                self._batch.audited = {position: {} for position in positions}
             if name in changed:
-                items = self._with_changes(items, changed[name])
-            self._batch.run_group(step.stage, step.domain.name, group, items)
+                mine = self._with_changes(mine, changed.pop(name))
+            self._batch.run_group(step.stage, step.domain.name, group, mine)
             self._harvest(step, group)
 
-    async def _events(self, told: Told, received: dict[int, int], items: list[Input]) -> None:
-        """Events as the group sees them: as a whole, in parts, or bare."""
-        if told.parts is None:
+    async def _take_events(
+        self, told: Told, received: dict[int, int], items: dict[tuple[str, int], list[Input]]
+    ) -> None:
+        """Give each group the events it is told: as a whole, in parts, or bare."""
+        if told.places is None:
             typed = self._course.typed.events(told.events)
-            if typed is not None and {event.blobs for event in typed} == _NO_BLOBS:
-                pairs = zip(told.positions, typed, strict=True)
-                items += [Input(at, received[number_of(at)], event, event.data) for at, event in pairs]
+            if typed is not None and {event.blobs for event in typed} <= _NO_BLOBS:
+                step = told.step
+                for at, event, group in zip(told.positions, typed, told.groups, strict=True):
+                    item = Input(at, received[number_of(at)], event, event.data)
+                    mine = items.get((group, step))
+                    if mine is None:
+                        items[group, step] = [item]
+                    else:
+                        mine.append(item)
                 return
-        decode, attaches = self._registry.decode, self._registry.has_attachment
-        for index, (position, event) in enumerate(zip(told.positions, _decode_events(told.events), strict=True)):
-            at = received[number_of(position)]
-            wanted = _WHOLE if told.parts is None else told.parts[index]
-            payload = None if wanted == _BARE else decode(event.type, event.version, event.data)
-            parts: list[tuple[str, Any]] | None = None
-            for part in wanted:
-                if part == WHOLE:
-                    has = event.blobs and attaches(event.type)
-                    attached = await self._source.attachment(event) if has else None
-                    items.append(Input(position, at, event, payload, attached))
-                elif part == BARE:
-                    items.append(Input(position, at, event, None))
-                else:
-                    parts = parts or list(self._registry.composite[event.type](payload))
-                    items.append(Input(position, at, event, parts[part][1]))
+        events = _decode_events(told.events)
+        places = range(len(events)) if told.places is None else told.places
+        parts = repeat(WHOLE) if told.parts is None else told.parts
+        known: tuple[int, Any, list[Any]] = (-1, None, [])
+        for place, part, group in zip(places, parts, told.groups, strict=False):
+            event, position = events[place], told.positions[place]
+            if part != BARE and known[0] != place:
+                payload = self._registry.decode(event.type, event.version, event.data)
+                composite = self._registry.composite.get(event.type)
+                known = (place, payload, list(composite(payload)) if composite is not None else [])
+            attached = None
+            if part == WHOLE and event.blobs and self._registry.has_attachment(event.type):
+                attached = await self._source.attachment(event)
+            given = None if part == BARE else known[1] if part == WHOLE else known[2][part][1]
+            found = Input(position, received[number_of(position)], event, given, attached)
+            items.setdefault((group, told.step), []).append(found)
 
     def _with_changes(self, items: list[Input], changed: list[Changed]) -> list[Input]:
         """Inputs in position order; of one event, what it says itself comes before what others made of it."""
@@ -311,10 +311,12 @@ def _encode_or_none(row: Any) -> bytes | None:
 class _Tables:
     """The rows of a partition, as they come in the order of buckets and groups, on their way into files."""
 
-    def __init__(self, course: Course, retention: Retention, limit: int, writer: FileWriter, name: str) -> None:
+    def __init__(self, assignment: Assignment, retention: Retention, writer: FileWriter, name: str) -> None:
         self.files: list[tuple[str, File | None, bytes | None]] = []
-        self._course = course
-        self._cutoffs = {table: cutoff(retention, table, limit) for table in course.definition.tables}
+        self._tables = assignment.course.definition.tables
+        self._is_first = not assignment.layers
+        end = position_of(assignment.through + 1, 0)
+        self._cutoffs = {table: cutoff(retention, table, end) for table in self._tables}
         self._writer = writer
         self._name = name
         self._rows: dict[str, dict[str, Rows]] = {}
@@ -323,11 +325,12 @@ class _Tables:
         self._written: dict[str, int] = {}
 
     def add(self, table: Table, group: str, rows: Rows) -> None:
-        """The rows a group has in the end; with the whole history in one place nothing is left of deleted ones."""
-        alive = {key: found for key, found in rows.items() if found[1] is not None}
-        if alive:
-            self._rows.setdefault(table.name, {})[group] = alive
-            self._counts[table.name] = self._counts.get(table.name, 0) + len(alive)
+        """What became of a group. If this is its whole history, nothing is left of what was deleted."""
+        if self._is_first:
+            rows = {key: found for key, found in rows.items() if found[1] is not None}
+        if rows:
+            self._rows.setdefault(table.name, {})[group] = rows
+            self._counts[table.name] = self._counts.get(table.name, 0) + len(rows)
 
     async def keep(self) -> None:
         """Between two buckets: bring what has become large into files."""
@@ -346,7 +349,7 @@ class _Tables:
                 await self._write(name)
 
     def _encode(self, name: str) -> None:
-        table = self._course.definition.tables[name]
+        table = self._tables[name]
         del self._counts[name]
         data = keep_alive(table, to_arrow(table, self._rows.pop(name).items()), self._cutoffs[name])
         if data.num_rows:
@@ -356,7 +359,7 @@ class _Tables:
         pieces = self._data.pop(name, [])
         if not pieces:
             return
-        table = self._course.definition.tables[name]
+        table = self._tables[name]
         turn = self._written.get(name, 0)
         self._written[name] = turn + 1
         data = pa.concat_tables(pieces).combine_chunks()

@@ -4,7 +4,7 @@ Every event is decoded here as the fold does it, so that what is unknown is coun
 and retention is known before the first stage runs. What is sent is the event as it stands in the log.
 """
 
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
 from itertools import count
 from typing import Any
 
@@ -12,7 +12,6 @@ import msgspec
 
 from arco.core import Corrupt, LostObject
 from arco.log import (
-    Blobs,
     Event,
     Header,
     Link,
@@ -26,14 +25,15 @@ from arco.log import (
 from arco.runtime import AsyncRuntime
 from arco.spark._course import Course, Step, plain_steps
 from arco.spark._parcels import BARE, WHOLE, Audited, Outbox, Report, Told, Turned, report_parcel
-from arco.spark._site import Sent, Site, perform
+from arco.spark._site import Assignment, Sent, perform
+from arco.spark._source import Source
 from arco.spark._typed import decode_event, envelope
-from arco.state import FoldBatch, Input, Key, Reject, Skipped, Table, Versioned
+from arco.state import FoldBatch, Input, Reject, Skipped, bucket_of
 from arco.storage import Sequence as Numbers
 
-__all__ = ["Attachments", "route_segments"]
+__all__ = ["route_segments"]
 
-FLUSH_BYTES = 32 << 20
+FLUSH_BYTES = 64 << 20
 """Bytes of events that a task gathers before it sends them."""
 
 AHEAD = 8
@@ -42,14 +42,13 @@ AHEAD = 8
 _encode = msgspec.json.Encoder().encode
 
 
-def route_segments(
-    site: Site, versions: Mapping[str, int], partitions: int, task: int, first: int, last: int
-) -> list[Sent]:
+def route_segments(assignment: Assignment, task: int, first: int, last: int) -> list[Sent]:
     """Read the segments `first` to `last` and send what is in them."""
+    site, partitions = assignment.site, assignment.partitions
 
     async def work(runtime: AsyncRuntime, sent: list[Sent]) -> None:
-        course = site.course(versions)
-        router = _Router(course, Attachments(course, Blobs(site.store(runtime))), partitions)
+        course = assignment.course
+        router = _Router(course, Source(assignment, runtime), partitions)
         link: Link | None = None
         opening: tuple[int, str] | None = None
         sealed = events = 0
@@ -106,57 +105,37 @@ async def _read(log: Numbers, first: int, last: int) -> AsyncIterator[tuple[int,
             yield number, data
 
 
-class Attachments:
-    """What events have as blobs. Implements `RowSource` for folds that begin with nothing."""
+class _Pile:
+    """The events for one bucket of one step."""
 
-    def __init__(self, course: Course, blobs: Blobs) -> None:
-        self._registry = course.definition.registry
-        self._blobs = blobs
-        self._last: tuple[str, Any] = ("", None)
-
-    async def attachment(self, event: Event) -> Any:
-        sha256 = event.blobs[0]
-        if self._last[0] != sha256:
-            self._last = (sha256, self._registry.decode_attachment(event.type, await self._blobs.get(sha256)))
-        return self._last[1]
-
-    async def load(self, table: Table, buckets: object) -> None:
-        """There is nothing before the first event."""
-
-    def group(self, table: Table, group: str) -> Mapping[Key, Versioned]:
-        return {}
-
-
-class _Group:
-    """The events for one group of one step."""
-
-    __slots__ = ("audited", "events", "parts", "positions")
+    __slots__ = ("audited", "groups", "parts", "places", "positions", "texts")
 
     def __init__(self) -> None:
-        self.audited: list[int] = []
         self.positions: list[int] = []
-        self.events: list[bytes | msgspec.Raw] = []
-        self.parts: list[list[int]] | None = None
+        self.texts: list[bytes | msgspec.Raw] = []
+        self.groups: list[str] = []
+        self.places: list[int] | None = None
+        self.parts: list[int] | None = None
+        self.audited: list[int] = []
 
-    def add(self, position: int, event: bytes) -> None:
-        self.positions.append(position)
-        self.events.append(event)
-        if self.parts is not None:
-            self.parts.append([WHOLE])
+    def add(self, position: int, text: bytes | msgspec.Raw, group: str, part: int = WHOLE) -> None:
+        if self.places is None or self.parts is None:
+            self.places = list(range(len(self.groups)))
+            self.parts = [WHOLE] * len(self.groups)
+        if not self.positions or self.positions[-1] != position:
+            self.positions.append(position)
+            self.texts.append(text)
+        self.groups.append(group)
+        self.places.append(len(self.texts) - 1)
+        self.parts.append(part)
 
-    def add_part(self, position: int, event: bytes, part: int) -> None:
-        if self.parts is None:
-            self.parts = [[WHOLE] for _ in self.positions]
-        if self.positions and self.positions[-1] == position:
-            self.parts[-1].append(part)
-            return
-        self.positions.append(position)
-        self.events.append(event)
-        self.parts.append([part])
+    def told(self, step: int) -> Told:
+        text = b"[%b]" % b",".join(self.texts)
+        return Told(step, self.positions, text, self.groups, self.places, self.parts, self.audited)
 
 
 class _Router:
-    def __init__(self, course: Course, source: Attachments, partitions: int) -> None:
+    def __init__(self, course: Course, source: Source, partitions: int) -> None:
         self.outbox = Outbox(partitions)
         self.size = 0
         self.retention: list[tuple[int, str, int]] = []
@@ -165,14 +144,14 @@ class _Router:
         self._plain = plain_steps(course)
         self._source = source
         self._registry = course.definition.registry
-        self._groups: list[dict[str, _Group]] = [{} for _ in course.steps]
+        self._piles: list[dict[int, _Pile]] = [{} for _ in course.steps]
         self._received: dict[int, int] = {}
         self._turn = 0
 
     async def route_typed(self, header: Header, events: Sequence[Any], texts: Sequence[msgspec.Raw]) -> None:
         """Route the events of a segment that were decoded with their payloads. Nearly all events come this way."""
         self._received[header.number] = received = header.received
-        groups, plain = self._groups, self._plain
+        piles, plain = self._piles, self._plain
         self.size += sum(map(len, texts))
         for position, event, text in zip(count(position_of(header.number, 0)), events, texts, strict=False):
             steps = plain.get(event.type)
@@ -187,13 +166,16 @@ class _Router:
                     self._reject(self._course.steps[step], item, error)
                     continue
                 for key in keys:
-                    group = groups[step].get(key)
-                    if group is None:
-                        group = groups[step][key] = _Group()
-                    group.positions.append(position)
-                    group.events.append(text)
-                    if group.parts is not None:
-                        group.parts.append([WHOLE])
+                    bucket = bucket_of(key)
+                    pile = piles[step].get(bucket)
+                    if pile is None:
+                        pile = piles[step][bucket] = _Pile()
+                    if pile.places is None and len(keys) == 1:
+                        pile.positions.append(position)
+                        pile.texts.append(text)
+                        pile.groups.append(key)
+                    else:
+                        pile.add(position, text, key)
             if event.command or event.key:
                 self._route_bare(Input(position, received, envelope(event), None))
 
@@ -213,8 +195,8 @@ class _Router:
             else:
                 text = _encode(event)
                 for step, _ in self._course.folding.get(event.type, ()):
-                    for group in self._groups_of(step, item):
-                        group.add(position, text)
+                    for key, pile in self._piles_of(step, item):
+                        pile.add(position, text, key)
                 if event.type in self._course.audits:
                     self._audit(item, [event.type])
         if event.command or event.key:
@@ -238,26 +220,26 @@ class _Router:
         if kinds:
             self._audit(item, kinds)
         for _, _, part, step, given in sorted(found, key=lambda entry: entry[:3]):
-            for group in self._groups_of(step, given):
-                group.add_part(item.position, text, part)
+            for key, pile in self._piles_of(step, given):
+                pile.add(item.position, text, key, part)
                 if kinds:
-                    group.audited.append(item.position)
+                    pile.audited.append(item.position)
 
     def _route_bare(self, bare: Input) -> None:
+        text = _encode(envelope(bare.event))
         for step, _ in self._course.folding.get("*", ()):
-            text = _encode(envelope(bare.event) if step.stage.events == ("*",) else bare.event)
-            for group in self._groups_of(step, bare):
-                group.add_part(bare.position, text, BARE)
+            for key, pile in self._piles_of(step, bare):
+                pile.add(bare.position, text, key, BARE)
 
-    def _groups_of(self, step: Step, item: Input) -> list[_Group]:
-        """The groups an input concerns; none if it is turned away before it has one."""
+    def _piles_of(self, step: Step, item: Input) -> list[tuple[str, _Pile]]:
+        """The groups an input concerns, and where it goes; none if it is turned away before it has one."""
         try:
             keys = step.stage.group(item)
         except Reject as error:
             self._reject(step, item, error)
             return []
-        known = self._groups[step.number]
-        return [known.setdefault(key, _Group()) for key in keys]
+        known = self._piles[step.number]
+        return [(key, known.setdefault(bucket_of(key), _Pile())) for key in keys]
 
     def _reject(self, step: Step, item: Input, error: Reject) -> None:
         self._turn += 1
@@ -282,12 +264,11 @@ class _Router:
             self._turn_away(item, -1, 0, domain, reason)
 
     def flush(self, number: int) -> list[Sent]:
-        for step, groups in zip(self._course.steps, self._groups, strict=True):
-            for key, group in groups.items():
-                chunk = self.outbox.chunk(step.round, key)
+        for step, piles in zip(self._course.steps, self._piles, strict=True):
+            for bucket, pile in piles.items():
+                chunk = self.outbox.chunk_of(step.round, bucket)
                 chunk.received = self._received
-                text = b"[%b]" % b",".join(group.events)
-                chunk.told.append(Told(step.number, key, group.positions, group.parts, group.audited, text))
+                chunk.told.append(pile.told(step.number))
         sent = list(self.outbox.flush(number))
-        self._groups, self._received, self.size = [{} for _ in self._course.steps], {}, 0
+        self._piles, self._received, self.size = [{} for _ in self._course.steps], {}, 0
         return sent

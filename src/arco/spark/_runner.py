@@ -18,15 +18,14 @@ import msgspec
 import pyarrow as pa
 
 from arco.core import Corrupt, Refused, Runtime, Unavailable, new_ulid
-from arco.log import FIRST_LINK, Link, position_of
+from arco.log import Link, position_of
 from arco.spark._merge import merge_buckets
 from arco.spark._parcels import Parcel, Report, read_report
 from arco.spark._refold import fold_round
 from arco.spark._routing import route_segments
-from arco.spark._site import Sent, Site, reraise
+from arco.spark._site import Assignment, Sent, Site, reraise
 from arco.state import (
     PINS,
-    Definition,
     File,
     FileWriter,
     Layer,
@@ -48,7 +47,7 @@ from arco.storage import Sequence, Store
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["SparkRunner"]
+__all__ = ["SparkRunner", "sample_numbers"]
 
 T = TypeVar("T")
 
@@ -111,29 +110,27 @@ class SparkRunner:
         return tuple(file for report in reports for _, file, _ in report.files if file is not None)
 
     async def refold(self, job: RefoldJob) -> Manifest:
-        base = empty_manifest(self._place)
-        if job.through == 0:
+        base = job.base or empty_manifest(self._place)
+        if job.through <= base.link.number:
             return msgspec.structs.replace(base, folds=dict(job.definition.versions))
-        size = await self._log_bytes(job.through)
+        size = await self._log_bytes(base.link.number, job.through)
         found = await self._on_spark(
-            f"rebuild of {self._place.log}",
-            lambda spark, share: self._refold(spark, job, size, share),
+            f"fold of {self._place.log}",
+            lambda spark, share: self._refold(spark, job, base, size, share),
             lambda done: job.progress(int(done * job.through), job.through),
         )
         job.progress(job.through, job.through)
-        link = found.link
-        last = str(position_of(link.number + 1, 0) - 1)
-        layers = []
+        last = str(position_of(found.link.number + 1, 0) - 1)
+        layers = list(base.layers)
         for name, parts in sorted(found.files.items()):
             files = await self._files(job.definition.tables[name], job.directory, parts)
             if files:
-                rows = sum(file.rows for file in files)
-                layers.append(Layer(name, _level(rows), base.watermark, last, files))
+                layers.append(Layer(name, _level(sum(file.rows for file in files)), base.watermark, last, files))
         return msgspec.structs.replace(
             base,
             layers=tuple(layers),
             watermark=last,
-            link=link,
+            link=found.link,
             folds=dict(job.definition.versions),
             skipped=tuple(SkippedType(name, str(first), seen) for name, (first, seen) in sorted(found.skipped.items())),
             retention={
@@ -145,24 +142,26 @@ class SparkRunner:
 
     # On the cluster
 
-    def _refold(self, spark: Any, job: RefoldJob, size: int, share: _Share) -> _Findings:
+    def _refold(self, spark: Any, job: RefoldJob, base: Manifest, size: int, share: _Share) -> _Findings:
         context = spark.sparkContext
         cores = context.defaultParallelism
         partitions = _partitions(size, cores)
-        tasks = min(job.through, max(4 * cores, -(-job.through // SEGMENTS_A_TASK)))
-        ends = [job.through * task // tasks for task in range(tasks + 1)]
+        first, count = base.link.number, job.through - base.link.number
+        tasks = min(count, max(4 * cores, -(-count // SEGMENTS_A_TASK)))
+        ends = [first + count * task // tasks for task in range(tasks + 1)]
         ranges = [(task, ends[task] + 1, ends[task + 1]) for task in range(tasks)]
-        versions = dict(job.definition.versions)
+        versions = tuple(sorted(job.definition.versions.items()))
+        assignment = Assignment(self._site, versions, partitions, job.directory, job.through, base.layers)
         share.end = 0.5
-        route = partial(_route, self._site, versions, partitions)
-        parcels = context.parallelize(ranges, tasks).flatMap(route).partitionBy(partitions + 1, _itself)
+        parcels = context.parallelize(ranges, tasks).flatMap(partial(_route, assignment))
+        parcels = parcels.partitionBy(partitions + 1, _itself)
         reports = _reports(context, parcels, partitions)
-        found = _findings(job.definition, reports)
+        found = _findings(base, reports)
         sent = _sent(reports)
         while sent:
             turn = min(sent)
             share.start, share.end = share.end, (1 + share.end) / 2
-            fold = partial(_fold, self._site, versions, partitions, turn, found.retention, job.through, job.directory)
+            fold = partial(_fold, assignment, turn, found.retention)
             parcels = parcels.mapPartitionsWithIndex(fold).partitionBy(partitions + 1, _itself)
             reports = _reports(context, parcels, partitions)
             for report in reports:
@@ -216,12 +215,12 @@ class SparkRunner:
 
     # Around it
 
-    async def _log_bytes(self, through: int) -> int:
-        """About how many bytes the segments have, by a few of them."""
+    async def _log_bytes(self, after: int, through: int) -> int:
+        """About how many bytes the segments after a number have, by a few of them."""
         log = Sequence(self._store, self._layout.ledger, self._runtime)
-        numbers = sorted({1 + (through - 1) * k // max(SAMPLES - 1, 1) for k in range(SAMPLES)})
+        numbers = sample_numbers(after, through, SAMPLES)
         sizes = [len(await log.read_known(number)) for number in numbers]
-        return through * sum(sizes) // len(sizes)
+        return (through - after) * sum(sizes) // len(sizes)
 
     async def _files(
         self, table: Table, directory: str, parts: list[tuple[int, File | None, bytes | None]]
@@ -246,29 +245,25 @@ class SparkRunner:
         return tuple(PinEntry(pin.pin_id, pin.revision, pin.expires_at) for pin in sorted(pins, key=lambda p: p.pin_id))
 
 
+def sample_numbers(after: int, through: int, count: int) -> list[int]:
+    """Some numbers of a range, its first and last included."""
+    return sorted({after + 1 + (through - after - 1) * k // (count - 1) for k in range(count)})
+
+
 def _itself(partition: int) -> int:
     return partition
 
 
-def _route(site: Site, versions: dict[str, int], partitions: int, part: tuple[int, int, int]) -> list[Sent]:
-    return route_segments(site, versions, partitions, *part)
+def _route(assignment: Assignment, part: tuple[int, int, int]) -> list[Sent]:
+    return route_segments(assignment, *part)
 
 
 def _fold(
-    site: Site,
-    versions: dict[str, int],
-    partitions: int,
-    turn: int,
-    retention: Retention,
-    through: int,
-    directory: str,
-    partition: int,
-    parcels: Iterable[Sent],
+    assignment: Assignment, turn: int, retention: Retention, partition: int, parcels: Iterable[Sent]
 ) -> Iterable[Sent]:
-    if partition == partitions:
+    if partition == assignment.partitions:
         return []  # reports, which the driver has read
-    mine = (parcel for _, parcel in parcels)
-    return fold_round(site, versions, partitions, turn, retention, through, directory, partition, mine)
+    return fold_round(assignment, turn, retention, partition, (parcel for _, parcel in parcels))
 
 
 def _partitions(size: int, cores: int) -> int:
@@ -312,26 +307,24 @@ def _sent(reports: Iterable[Report]) -> set[int]:
     return {turn for report in reports for turn in report.sent}
 
 
-def _findings(definition: Definition, reports: list[Report]) -> _Findings:
-    """Put together what was read, and see that it is one chain."""
-    link, sealed = FIRST_LINK, 0
+def _findings(base: Manifest, reports: list[Report]) -> _Findings:
+    """Put together what was read, and see that it is one chain that continues the base."""
+    link, sealed = base.link, 0
     for report in reports:
         assert report.first is not None
         assert report.last is not None
         if sealed:
-            raise Corrupt(
-                f"segment {sealed} of {definition.log} seals the log, and others follow; run `arco log verify`"
-            )
+            raise Corrupt(f"segment {sealed} of {base.log} seals the log, and others follow; run `arco log verify`")
         if report.first != (link.number + 1, link.sha256):
             raise Corrupt(
-                f"segment {report.first[0]} of {definition.log} does not continue segment {link.number}; "
+                f"segment {report.first[0]} of {base.log} does not continue segment {link.number}; "
                 "run `arco log verify`"
             )
         link, sealed = Link(*report.last), report.sealed
-    retention: Retention = {}
+    retention = {name: [(int(since), before) for since, before in steps] for name, steps in base.retention.items()}
     for position, table, before in sorted(step for report in reports for step in report.retention):
         advance(retention, table, position, before)
-    skipped: dict[str, tuple[int, int]] = {}
+    skipped = {skip.type: (int(skip.first), skip.count) for skip in base.skipped}
     for report in reports:
         for name, (first, seen) in report.skipped.items():
             known = skipped.get(name, (first, 0))

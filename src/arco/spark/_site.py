@@ -14,10 +14,10 @@ from arco.log import Place
 from arco.runtime import DEFINITIONS, AsyncRuntime
 from arco.spark._course import Course
 from arco.spark._parcels import Parcel, Report, report_parcel
-from arco.state import Definition, FileWriter, LayerReader, Layout
+from arco.state import Definition, FileWriter, Layer, LayerReader, Layout
 from arco.storage import RequestCounts, Role, RoleStore, Scope, Sequence, Store, open_store
 
-__all__ = ["Site", "definition_of", "perform", "reraise"]
+__all__ = ["Assignment", "Site", "definition_of", "perform", "reraise"]
 
 T = TypeVar("T")
 Sent = tuple[int, Parcel]
@@ -79,6 +79,24 @@ class Site:
                 )
             _courses[name] = Course(definition)
         return _courses[name]
+
+
+@dataclass(frozen=True)
+class Assignment:
+    """What all tasks of one refold know."""
+
+    site: Site
+    versions: tuple[tuple[str, int], ...]
+    """Of the folds of each domain, as the driver has them."""
+    partitions: int
+    directory: str
+    through: int
+    layers: tuple[Layer, ...] = ()
+    """What there is before the first event; none if the log is folded from its beginning."""
+
+    @property
+    def course(self) -> Course:
+        return self.site.course(dict(self.versions))
 
 
 def perform(task: int, partitions: int, work: Callable[[AsyncRuntime, list[Sent]], Awaitable[None]]) -> Iterable[Sent]:

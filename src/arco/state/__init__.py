@@ -4,6 +4,7 @@ Follower -> Replica (fold in memory) -> Compactor -> delta, manifest -> Snapshot
                                             merges and rebuilds: Runner       Collector deletes what nobody reaches
 """
 
+from arco.state._bucket import Bucket
 from arco.state._codec import from_arrow, to_arrow
 from arco.state._collector import Collection, Collector
 from arco.state._compactor import Cadence, Compactor, base_for
@@ -81,6 +82,7 @@ __all__ = [
     "SPLIT_BYTES",
     "AdvanceRetention",
     "Audit",
+    "Bucket",
     "Cadence",
     "Chain",
     "Change",

@@ -126,6 +126,8 @@ class Domain:
         for stage in self.stages:
             if not set(stage.events) <= known | {"*"}:
                 raise Invalid(f"stage {stage.name} subscribes to undeclared events {set(stage.events) - known}")
+            if "*" in stage.events and len(stage.events) > 1:
+                raise Invalid(f"stage {stage.name} folds every event without its payload, so it can name no others")
             if not {table.name for table in stage.changes} <= earlier:
                 raise Invalid(f"stage {stage.name} reads tables that no earlier stage of {self.name} writes")
             earlier |= {table.name for table in stage.tables}
