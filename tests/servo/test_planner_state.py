@@ -126,7 +126,7 @@ def test_a_released_version_is_good_and_known_as_released() -> None:
         command="ReleaseVersion",
     )
     state = read(made("m1"), checked("m1", GatingAction.QUARANTINE), release, checked("m1", None, check="c2"))
-    assert (state.versions["a1"]["p1"].materialization_id, state.released) == ("m1", {"m1"})
+    assert (state.versions["a1"]["p1"].materialization_id, state.released) == ("m1", frozenset({"m1"}))
     assert read(made("m1")).released == frozenset()
 
 
