@@ -14,6 +14,7 @@ ASSETS = project({f"n.a{number:02d}": [] for number in range(12)})
 ONE = {"values": {"retention.min_versions": 1, "retention.max_versions": 1}}
 RETENTION = "/maintenance/retention"
 ORPHANS = "/maintenance/orphans"
+STATISTICS = "/maintenance/statistics"
 
 
 async def made(world: World, times: int = 2) -> None:
@@ -83,23 +84,35 @@ def test_orphans_are_listed_first_and_young_files_stay() -> None:
     assert sum(answer["kept_count"] for answer in answers) == 1
 
 
+def test_statistics_go_through_all_assets_one_by_one() -> None:
+    async def work(world: World) -> list[Any]:
+        await made(world, 1)
+        return await whole(world, STATISTICS)
+
+    answers = run_world(work)
+    assert [answer["done_count"] for answer in answers] == list(range(1, 13))
+    assert {answer["read_count"] for answer in answers} == {0}, "these versions have no files"
+
+
 def test_only_admins_maintain_and_bad_requests_are_refused() -> None:
     async def work(world: World) -> tuple[dict[UserRole, set[int]], list[int]]:
         await made(world, 1)
         found = {}
         for role in UserRole:
             token = await world.token(role)
-            asked = [await world.ask("POST", path, {"dry_run": True}, token=token) for path in (RETENTION, ORPHANS)]
+            paths = (RETENTION, ORPHANS, STATISTICS)
+            asked = [await world.ask("POST", path, {"dry_run": True}, token=token) for path in paths]
             found[role] = {answer.status_code for answer in asked}
         bad = [
             await world.ask("POST", path, body)
-            for path in (RETENTION, ORPHANS)
+            for path in (RETENTION, ORPHANS, STATISTICS)
             for body in ({"selection": ""}, {"selection": "n.none"}, {"cursor": "x"}, {"selection": "n.*", "keep": 1})
         ]
         bad.append(await world.ask("POST", ORPHANS, {"older_than_hours": 0}))
         cursor = (await world.done("POST", RETENTION, {"dry_run": True}))["next_cursor"]
         bad.append(await world.ask("POST", RETENTION, {"selection": "n.a00", "cursor": cursor}))
         bad.append(await world.ask("POST", ORPHANS, {"cursor": cursor}))
+        bad.append(await world.ask("POST", STATISTICS, {"cursor": cursor}))
         return found, [answer.status_code for answer in bad]
 
     found, bad = run_world(work)

@@ -225,6 +225,7 @@ def _bodies(method: str, path: str, wanted: Content) -> list[Any]:
         ("POST", "/assets/{asset}/versions/{version}/release"): [{"reason": "mine"}],
         ("POST", "/maintenance/retention"): [{"selection": wanted.asset}, {"cursor": cursor}],
         ("POST", "/maintenance/orphans"): [{"selection": wanted.asset, "older_than_hours": 1}, {"cursor": cursor}],
+        ("POST", "/maintenance/statistics"): [{"selection": wanted.asset}, {"cursor": cursor}],
         ("POST", "/plans"): [{"selection": wanted.asset}],
         ("POST", "/runs"): [{"selection": wanted.asset}, {"selection": "*", "run_key": wanted.run_key}],
         ("POST", "/runs/{run_id}/cancel"): [{}],

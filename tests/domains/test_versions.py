@@ -15,6 +15,7 @@ from arco.assets import GatingAction, Severity
 from arco.core import DAY, HOUR, Conflict, Invalid, NotFound, Refused
 from arco.domains.execution import (
     EXECUTION,
+    FILE_STATISTICS,
     HELD_VERSIONS,
     MATERIALIZATIONS,
     PARTITIONS,
@@ -516,6 +517,22 @@ def test_versions_expire_by_a_decision_and_their_files_are_free_after_the_grace(
         assert (await decider.replica.get(PARTITIONS, "a1", "p1")).version_count == 3
 
     deciding(LOG, work)
+
+
+def test_statistics_of_files_are_the_last_ones_read_and_go_with_their_version() -> None:
+    def refreshed(name: str, rows: int) -> Event:
+        files = [{"path": "f", "size_bytes": 1, "row_count": rows}]
+        payload = {"asset_id": "a1", "materialization_id": name, "files": files}
+        return event("StatisticsRefreshed", payload, command="RefreshStatistics")
+
+    async def main() -> None:
+        events = [completed("m1"), completed("m2"), refreshed("m1", 5), refreshed("m1", 6), refreshed("m2", 7)]
+        for log, expected in ((events, {"m1": 6, "m2": 7}), ([*events, expired("m1"), deleted("m1")], {"m2": 7})):
+            replica = await replica_of(LOG, [segments_of([[item] for item in log])])
+            rows = await rows_of(replica, FILE_STATISTICS)
+            assert {row["materialization_id"]: row["row_count"] for row in rows} == expected
+
+    asyncio.run(main())
 
 
 def test_a_result_of_quality_is_what_this_domain_takes_for_one() -> None:

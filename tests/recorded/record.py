@@ -50,10 +50,16 @@ from arco.domains.deployments import DEPLOYMENTS_TABLE, AddPartitions, DropParti
 from arco.domains.execution import (
     MATERIALIZATION_COMPLETED,
     MATERIALIZATION_FAILED,
+    MATERIALIZATIONS,
     ColumnStats,
     DataFile,
+    DeleteVersions,
+    ExpireVersions,
     MaterializationCompleted,
     MaterializationFailed,
+    QuarantineVersion,
+    ReleaseVersion,
+    RetentionPolicy,
 )
 from arco.domains.orchestration import (
     ACTIVE_RUNS,
@@ -343,6 +349,15 @@ async def _work_on_activity(workspace: Workspace, runtime: FakeRuntime) -> None:
     await facts(new(completed("sales.orders", "2026-01-04", 1, status="quarantined", run_id="run-3")))
     await facts(new(completed("sales.orders", "2026-01-05", 1, status="mislaid")))  # rejected by the fold
     await facts(failed("finance.ledger", "2026-02-01", "division by zero", "run-4"))
+    bad = completed("sales.orders", "2026-01-06", 2, run_id="run-5")
+    await facts(new(bad))
+    await workspace.decide("activity", QuarantineVersion(bad.asset_id, bad.materialization_id, "too few"), actor="ann")
+    await workspace.decide("activity", ReleaseVersion(bad.asset_id, bad.materialization_id, "a holiday"), actor="bob")
+    policy = RetentionPolicy(min_versions=1, max_versions=1)
+    older = await _older(workspace, late)
+    await workspace.decide("activity", ExpireVersions(late.asset_id, older, policy), actor="ann")
+    runtime.suspend(25 * 3600)
+    await workspace.decide("activity", DeleteVersions(late.asset_id, older, policy), actor="ann")
     await compactor.publish()
     runtime.suspend(40 * 86_400)
     oldest = runtime.now() - 40 * DAY - HOUR
@@ -351,6 +366,13 @@ async def _work_on_activity(workspace: Workspace, runtime: FakeRuntime) -> None:
     await facts(new(completed("sales.customers", "2025-01-01", 7, completed_at=runtime.now() - 400 * DAY)))  # too old
     await compactor.compact()
     await facts(new(completed("sales.orders", "2026-02-11", 11)))  # in the log, not yet published
+
+
+async def _older(workspace: Workspace, version: MaterializationCompleted) -> tuple[str, ...]:
+    """The versions that came before one."""
+    rows = await workspace.logs["activity"].replica.rows(MATERIALIZATIONS, version.asset_id)
+    mine = [row.materialization_id for row in rows if row.partition_id == version.partition_id]
+    return tuple(name for name in mine if name != version.materialization_id)
 
 
 def main(arguments: Sequence[str]) -> int:

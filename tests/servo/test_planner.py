@@ -81,7 +81,10 @@ def test_an_input_without_a_good_version_is_a_skip_with_its_cure() -> None:
 def test_a_bad_version_is_named_as_the_reason() -> None:
     state = PlanningState(bad={id_of("s.b"): {part("s.b"): QUARANTINED}})
     (skip,) = plan(CHAIN, "s.c", state).skips
-    assert "it needs s.b, and its newest version is quarantined" in skip.reason
+    assert skip.reason == (
+        "cannot run: it needs s.b, and its newest version is quarantined; look at it with `arco quarantine show s.b` "
+        "and release it if it is right, or make that first with `arco run +s.c`"
+    )
 
 
 def test_what_cannot_run_takes_those_with_it_that_need_it() -> None:
@@ -163,6 +166,18 @@ def test_first_runs_and_bad_versions_say_so() -> None:
     assert first.tasks[0].reason == "selected by `s.b`; no version exists yet"
     state = good(("s.a", part("s.a"), Version("m1")), bad={id_of("s.b"): {part("s.b"): QUARANTINED}})
     assert plan(CHAIN, "s.b", state).tasks[0].reason == f"selected by `s.b`; {QUARANTINED}"
+
+
+def test_an_input_that_somebody_released_is_named_where_it_is_why() -> None:
+    released = frozenset({"m2"})
+    state = good(("s.a", part("s.a"), Version("m2")), released=released)
+    assert plan(CHAIN, "s.b", state).tasks[0].reason == "selected by `s.b`; no version exists yet; s.a was released"
+    assert plan(CHAIN, "s.b", state, mode=Mode.FORCE).tasks[0].reason == "selected by `s.b`; forced; s.a was released"
+    older = good(("s.a", part("s.a"), Version("m2")), ("s.b", part("s.b"), Version("n1", "1")), released=released)
+    changed = plan(CHAIN, "s.b", older).tasks[0].reason
+    assert changed == "selected by `s.b`; its inputs changed since materialization n1; s.a was released"
+    code = good(("s.a", part("s.a"), Version("m2")), ("s.b", part("s.b"), Version("n1", "0")), released=released)
+    assert plan(CHAIN, "s.b", code).tasks[0].reason == "selected by `s.b`; its code changed since materialization n1"
 
 
 def test_what_is_made_of_something_unknown_always_runs() -> None:

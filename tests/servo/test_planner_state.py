@@ -12,6 +12,7 @@ from arco.domains.quality import QUALITY, CheckExecuted, Gating
 from arco.log import Event
 from arco.servo._planning_state import (
     BLOCKED,
+    EXPIRED,
     NEVER_MADE,
     QUARANTINED,
     PlanningState,
@@ -116,6 +117,22 @@ def test_a_quarantined_version_is_passed_over_for_an_older_one() -> None:
     assert read(made("m1"), made("m2", status="quarantined")).versions["a1"]["p1"].materialization_id == "m1"
     state = read(made("m1", status="quarantined"))
     assert (state.versions["a1"], state.bad["a1"]) == ({}, {"p1": QUARANTINED})
+
+
+def test_a_released_version_is_good_and_known_as_released() -> None:
+    release = event(
+        "MaterializationReleased",
+        {"asset_id": "a1", "materialization_id": "m1", "reason": "fine"},
+        command="ReleaseVersion",
+    )
+    state = read(made("m1"), checked("m1", GatingAction.QUARANTINE), release, checked("m1", None, check="c2"))
+    assert (state.versions["a1"]["p1"].materialization_id, state.released) == ("m1", frozenset({"m1"}))
+    assert read(made("m1")).released == frozenset()
+
+
+def test_a_partition_whose_versions_have_expired_says_so() -> None:
+    gone = event("MaterializationsExpired", {"asset_id": "a1", "materialization_ids": ["m1"]}, command="ExpireVersions")
+    assert read(made("m1", status="quarantined"), gone).bad["a1"] == {"p1": EXPIRED}
 
 
 def test_a_failure_leaves_the_version_before_it_and_alone_is_no_version() -> None:

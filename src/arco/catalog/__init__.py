@@ -5,6 +5,7 @@ from arco.catalog._audit import audit_page
 from arco.catalog._browser import browser_urls
 from arco.catalog._cursors import check_limit, decode_cursor, encode_cursor, number_in
 from arco.catalog._diff import Changed, Difference, compare, diff_snapshots
+from arco.catalog._footer import column_facts, read_footer
 from arco.catalog._lineage import downstream_of, walk
 from arco.catalog._names import (
     Namer,
@@ -59,6 +60,7 @@ __all__ = [
     "browser_urls",
     "check_limit",
     "check_results",
+    "column_facts",
     "compare",
     "decode_cursor",
     "diff_snapshots",
@@ -78,6 +80,7 @@ __all__ = [
     "parse_ref",
     "plain_rows",
     "position_of_view",
+    "read_footer",
     "resolve_namespace",
     "resolve_table",
     "revisions_page",

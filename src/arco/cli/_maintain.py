@@ -1,4 +1,4 @@
-"""Commands that look after data: let old versions go, remove files that belong to no version."""
+"""Commands that look after data: let old versions go, remove files that belong to none, read footers again."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Annotated, Any, TypeVar
@@ -14,7 +14,7 @@ from arco.cli._output import grid, say, shown_size, shown_time
 from arco.cli._run_text import shown_partition
 from arco.cli._specs import parse_duration
 from arco.client import AsyncClient
-from arco.core import Invalid
+from arco.core import Invalid, LostObject
 from arco.wire import (
     MaintenanceAnswer,
     OrphanFile,
@@ -23,11 +23,15 @@ from arco.wire import (
     RetentionAnswer,
     RetentionRequest,
     RetiredVersion,
+    StatisticsAnswer,
+    StatisticsRequest,
 )
 
 __all__ = ["app"]
 
-app = typer.Typer(help="Let old versions of data go, and remove files that belong to no version.", no_args_is_help=True)
+app = typer.Typer(
+    help="Let old versions of data go, remove files that belong to none, refresh statistics.", no_args_is_help=True
+)
 
 LISTED = 20
 """Versions and files that are shown to people; --json has all of them."""
@@ -169,6 +173,37 @@ async def orphans(
     would = "would be removed" if dry_run else "removed"
     head = say(f"{len(files):,} {'file' if len(files) == 1 else 'files'} {would} ({size}).", "bold")
     session.output.emit(document, head, *_files_grid(files))
+
+
+@changes(app)
+async def statistics(session: Session, selection: SelectionArgument = "*", dry_run: DryRunOption = False) -> int | None:
+    """Read the footers of the files of current versions again, and note what is not known of them yet.
+
+    Files that are missing or cannot be read are named; exits with 7 if there are any.
+    """
+    async with connect(session) as client:
+
+        async def ask(cursor: str | None) -> StatisticsAnswer:
+            request = StatisticsRequest(selection=selection, dry_run=dry_run, cursor=cursor)
+            return await client.refresh_file_statistics(request)
+
+        answers = await _whole(session, "statistics", ask)
+    document = _gathered(answers, "files", "missing", "unreadable")
+    files = [file for answer in answers for file in answer.files]
+    would = "would be noted" if dry_run else "noted"
+    parts: list[RenderableType] = [
+        say(f"{document['read_count']:,} footers read in {_assets(document['asset_count'])}; {len(files):,} {would}.")
+    ]
+    if files:
+        rows = [
+            [file.path, file.rows_before, file.rows_after, shown_size(file.bytes_after), file.column_count]
+            for file in files[:LISTED]
+        ]
+        parts.append(grid(["file", "rows before", "rows", "size", "columns"], rows))
+    for what, paths in (("missing", document["missing"]), ("unreadable", document["unreadable"])):
+        parts += [say(f"{what}: {path}", "bold red") for path in paths[:LISTED]]
+    session.output.emit(document, *parts)
+    return LostObject.exit_code if document["missing"] or document["unreadable"] else None
 
 
 def _files_grid(files: list[OrphanFile]) -> list[RenderableType]:

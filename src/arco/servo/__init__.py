@@ -21,6 +21,7 @@ from arco.servo._reading import explain_run, list_runs, list_tasks, plan_info, r
 from arco.servo._request import Mode, RunRequest, request_fingerprint
 from arco.servo._runs import Asked, Planned, Runs, Triggered, trigger_fingerprint
 from arco.servo._servo import Servo
+from arco.servo._statistics import Refreshed, Statistics, refresh_statistics
 from arco.servo._versions import decision_facts, list_held_versions, list_versions, version_detail
 from arco.servo._work import Relay, Work
 
@@ -44,6 +45,7 @@ __all__ = [
     "Queue",
     "Reap",
     "Reconciled",
+    "Refreshed",
     "Relay",
     "Result",
     "Retention",
@@ -52,6 +54,7 @@ __all__ = [
     "Runs",
     "Servo",
     "Session",
+    "Statistics",
     "Triggered",
     "Watch",
     "Watched",
@@ -76,6 +79,7 @@ __all__ = [
     "prepare_deploy",
     "project_of_deployment",
     "reconcile",
+    "refresh_statistics",
     "remove_orphans",
     "request_fingerprint",
     "retire_versions",

@@ -11,6 +11,7 @@ from arco.assets import partition_text
 from arco.catalog import check_limit, decode_cursor, encode_cursor, number_in, position_of_view
 from arco.core import Invalid, PartitionKey, format_time
 from arco.domains.execution import (
+    FILE_STATISTICS,
     HELD,
     HELD_VERSIONS,
     MATERIALIZATIONS,
@@ -18,6 +19,7 @@ from arco.domains.execution import (
     PUBLISHED,
     VERSION_STATUS,
     WORKSPACE,
+    FileStatistics,
     HeldVersion,
     Materialization,
     Partition,
@@ -198,13 +200,22 @@ async def version_detail(view: View, asset_id: str, materialization_id: str) -> 
         expired_at=_time(row.expired_at),
         deleted_at=_time(row.deleted_at),
         checks=await _checks(view, version),
-        files=[
-            VersionFile(path=file.path, size_bytes=file.size_bytes, row_count=file.row_count)
-            for file in version.files[:MAX_FILES]
-        ],
+        files=await _files(view, version),
         files_truncated=len(version.files) > MAX_FILES,
         readers=await _readers(view, version),
     )
+
+
+async def _files(view: View, version: Materialization) -> list[VersionFile]:
+    """The files of a version, with what their footers said when somebody read them again."""
+    found = []
+    for file in version.files[:MAX_FILES]:
+        row: FileStatistics | None = await view.get(
+            FILE_STATISTICS, version.asset_id, (version.materialization_id, file.path)
+        )
+        known = file if row is None else row
+        found.append(VersionFile(path=file.path, size_bytes=known.size_bytes, row_count=known.row_count))
+    return found
 
 
 async def _checks(view: View, version: Materialization) -> list[VersionCheck]:

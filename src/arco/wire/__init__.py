@@ -80,6 +80,9 @@ from arco.wire._maintenance import (
     RetentionAnswer,
     RetentionRequest,
     RetiredVersion,
+    StatisticsAnswer,
+    StatisticsFile,
+    StatisticsRequest,
 )
 from arco.wire._reading import (
     AuditEntry,
@@ -238,6 +241,9 @@ __all__ = [
     "SlaInfo",
     "SlaSpec",
     "SnapshotDiff",
+    "StatisticsAnswer",
+    "StatisticsFile",
+    "StatisticsRequest",
     "TableAlter",
     "TableCreate",
     "TableInfo",

@@ -14,6 +14,9 @@ __all__ = [
     "RetentionAnswer",
     "RetentionRequest",
     "RetiredVersion",
+    "StatisticsAnswer",
+    "StatisticsFile",
+    "StatisticsRequest",
 ]
 
 
@@ -82,3 +85,32 @@ class OrphansAnswer(MaintenanceAnswer):
     """What belongs to no version and was deleted, or would be."""
     kept_count: int
     """Files of versions, of attempts that run, of tables, or too young to tell."""
+
+
+class StatisticsRequest(MaintenanceRequest):
+    pass
+
+
+class StatisticsFile(Answer):
+    """A file whose footer says something else than what was known."""
+
+    path: str
+    asset_key: str
+    partition_key: str
+    rows_before: int
+    rows_after: int
+    bytes_before: int
+    bytes_after: int
+    column_count: int
+    """Columns of which the footer has statistics."""
+
+
+class StatisticsAnswer(MaintenanceAnswer):
+    files: list[StatisticsFile]
+    """What was noted, or would be."""
+    read_count: int
+    """Footers that were read."""
+    missing: list[str]
+    """Files of current versions that are not in the store: make their partitions again."""
+    unreadable: list[str]
+    """Files that are no Parquet files although they are called so."""

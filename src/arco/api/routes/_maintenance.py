@@ -1,4 +1,4 @@
-"""Maintenance of data: retention of versions, removal of files that belong to no version.
+"""Maintenance of data: retention of versions, removal of files that belong to no version, statistics of files.
 
 A request looks after some of the selected assets and says where to go on, so that none takes long and whoever asks
 sees the progress.
@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from fastapi import Request
 
+from arco.api._caller import Caller
 from arco.api._reading import CallerDep, host_of
 from arco.api._routing import router
 from arco.assets import Graph, select
@@ -17,9 +18,28 @@ from arco.core import fingerprint, format_time
 from arco.domains.catalog import TABLES
 from arco.domains.deployments import ASSETS, WORKSPACE, AssetRow, read_asset_ids
 from arco.domains.execution import RetentionPolicy
-from arco.servo import Asked, Retired, Servo, remove_orphans, retire_versions
+from arco.servo import (
+    Asked,
+    Refreshed,
+    Retired,
+    Servo,
+    Statistics,
+    refresh_statistics,
+    remove_orphans,
+    retire_versions,
+)
 from arco.state import Snapshot
-from arco.wire import OrphanFile, OrphansAnswer, OrphansRequest, RetentionAnswer, RetentionRequest, RetiredVersion
+from arco.wire import (
+    OrphanFile,
+    OrphansAnswer,
+    OrphansRequest,
+    RetentionAnswer,
+    RetentionRequest,
+    RetiredVersion,
+    StatisticsAnswer,
+    StatisticsFile,
+    StatisticsRequest,
+)
 
 __all__ = ["maintenance"]
 
@@ -42,8 +62,7 @@ async def apply_retention(request: Request, caller: CallerDep, body: RetentionRe
         max_versions=settings["retention.max_versions"],
         grace_hours=settings["retention.grace_hours"],
     )
-    asked = Asked(caller.actor, correlation=caller.request_id, traceparent=caller.traceparent)
-    done = await retire_versions(servo.workspace, chosen.now, policy, asked, dry_run=body.dry_run)
+    done = await retire_versions(servo.workspace, chosen.now, policy, _asked(caller), dry_run=body.dry_run)
     return RetentionAnswer(
         dry_run=body.dry_run,
         **chosen.progress(done.finished),
@@ -87,6 +106,51 @@ async def remove_orphan_files(request: Request, caller: CallerDep, body: Orphans
     )
 
 
+@maintenance.post("/maintenance/statistics")
+async def refresh_file_statistics(request: Request, caller: CallerDep, body: StatisticsRequest) -> StatisticsAnswer:
+    """Read the footers of the files of current versions again, and note what is not known of them yet."""
+    servo = host_of(request).servo_of(caller.scope)
+    place = _place("statistics", body.selection)
+    last = decode_cursor(place, body.cursor, 2) or ("", "")
+    ids = await _selected(servo, body.selection)
+    left = [asset_id for asset_id in ids if asset_id >= last[0]]
+    done, following = Statistics(), None
+    if left:
+        after = last[1] if left[0] == last[0] and last[1] else None
+        done = await refresh_statistics(servo.workspace, left[0], after, _asked(caller), dry_run=body.dry_run)
+        if done.last_partition is not None:
+            following = encode_cursor(place, (left[0], done.last_partition))
+        elif len(left) > 1:
+            following = encode_cursor(place, (left[1], ""))
+    return StatisticsAnswer(
+        dry_run=body.dry_run,
+        asset_count=len(ids),
+        done_count=len(ids) - len(left) + (done.last_partition is None and bool(left)),
+        next_cursor=following,
+        files=[_refreshed(one) for one in done.refreshed],
+        read_count=done.read,
+        missing=done.missing,
+        unreadable=done.unreadable,
+    )
+
+
+def _refreshed(one: Refreshed) -> StatisticsFile:
+    return StatisticsFile(
+        path=one.after.path,
+        asset_key=one.version.asset_key,
+        partition_key=one.version.partition_key,
+        rows_before=one.before.row_count,
+        rows_after=one.after.row_count,
+        bytes_before=one.before.size_bytes,
+        bytes_after=one.after.size_bytes,
+        column_count=len(one.after.stats),
+    )
+
+
+def _asked(caller: Caller) -> Asked:
+    return Asked(caller.actor, correlation=caller.request_id, traceparent=caller.traceparent)
+
+
 async def _locations(catalog: Snapshot) -> set[str]:
     """Folders of tables: what lies below them is theirs."""
     rows = await catalog.scan(TABLES)
@@ -116,8 +180,19 @@ class _Chosen:
 
 
 async def _chosen(servo: Servo, selection: str, kind: str, cursor: str | None) -> _Chosen:
-    place = f"{kind}/{fingerprint([selection])[:16]}"
+    place = _place(kind, selection)
     last = decode_cursor(place, cursor, 1)
+    chosen = await _selected(servo, selection)
+    return _Chosen(place, chosen, 0 if last is None else sum(name <= last[0] for name in chosen))
+
+
+def _place(kind: str, selection: str) -> str:
+    """What a cursor belongs to; a selection may be longer than a cursor."""
+    return f"{kind}/{fingerprint([selection])[:16]}"
+
+
+async def _selected(servo: Servo, selection: str) -> list[str]:
+    """Ids of the selected assets, in their order."""
 
     async def found(view: View) -> list[str]:
         if selection.strip() == EVERYTHING:
@@ -127,4 +202,4 @@ async def _chosen(servo: Servo, selection: str, kind: str, cursor: str | None) -
         return sorted(ids[key] for key in select(selection, project, Graph(project)) if key in ids)
 
     chosen, _ = await servo.workspace.logs["catalog"].read(found)
-    return _Chosen(place, chosen, 0 if last is None else sum(name <= last[0] for name in chosen))
+    return chosen

@@ -28,6 +28,8 @@ from arco.wire import (
     RunRequestBody,
     RunSummary,
     RunTriggeredAnswer,
+    StatisticsAnswer,
+    StatisticsRequest,
     TaskDetail,
     TaskLogPage,
     TaskSummary,
@@ -149,6 +151,10 @@ class AsyncServoCalls(AsyncCalls):
     async def remove_orphan_files(self, request: OrphansRequest) -> OrphansAnswer:
         """Remove files that belong to no version; `next_cursor` of the answer leads on."""
         return await self._connection.ask("/api/v1/maintenance/orphans", request, OrphansAnswer)
+
+    async def refresh_file_statistics(self, request: StatisticsRequest) -> StatisticsAnswer:
+        """Read footers of current versions again; `next_cursor` of the answer leads on."""
+        return await self._connection.ask("/api/v1/maintenance/statistics", request, StatisticsAnswer)
 
     # Dynamic partitions
 

@@ -8,17 +8,20 @@ from typing import Annotated
 
 import msgspec
 
-from arco.core import Conflict, NotFound, Refused, format_time, shown
+from arco.core import Conflict, Invalid, NotFound, Refused, format_time, shown
 from arco.domains.execution.events import (
     MATERIALIZATION_QUARANTINED,
     MATERIALIZATION_RELEASED,
     MATERIALIZATIONS_DELETED,
     MATERIALIZATIONS_EXPIRED,
     MAX_EXPIRED,
+    STATISTICS_REFRESHED,
+    DataFile,
     MaterializationQuarantined,
     MaterializationReleased,
     MaterializationsDeleted,
     MaterializationsExpired,
+    StatisticsRefreshed,
 )
 from arco.domains.execution.retention import RetentionPolicy, expirable
 from arco.domains.execution.standing import known_version
@@ -43,6 +46,7 @@ __all__ = [
     "DeleteVersions",
     "ExpireVersions",
     "QuarantineVersion",
+    "RefreshStatistics",
     "ReleaseVersion",
     "find_expirable",
     "find_version",
@@ -87,6 +91,13 @@ class DeleteVersions(_Command, frozen=True):
     policy: RetentionPolicy
 
 
+class RefreshStatistics(_Command, frozen=True):
+    """Note what the footers of files of a version say. Other files than its own are refused."""
+
+    materialization_id: Id
+    files: Annotated[tuple[DataFile, ...], msgspec.Meta(min_length=1)]
+
+
 async def find_version(view: View, asset_id: str, materialization_id: str) -> tuple[Materialization, VersionStatus]:
     """A version and how it stands."""
     version: Materialization | None = await view.get(MATERIALIZATIONS, asset_id, materialization_id)
@@ -112,7 +123,7 @@ async def _release(command: ReleaseVersion, view: View, decision: Decision) -> l
     return [new_event(MATERIALIZATION_RELEASED, event, subject=command.materialization_id)]
 
 
-async def _present(view: View, command: QuarantineVersion | ReleaseVersion) -> VersionStatus:
+async def _present(view: View, command: QuarantineVersion | ReleaseVersion | RefreshStatistics) -> VersionStatus:
     """How a version stands that is still there."""
     _, row = await find_version(view, command.asset_id, command.materialization_id)
     if row.status in (EXPIRED, DELETED):
@@ -160,9 +171,21 @@ async def _delete(command: DeleteVersions, view: View, decision: Decision) -> li
     return [new_event(MATERIALIZATIONS_DELETED, event, subject=command.asset_id)]
 
 
+async def _refresh(command: RefreshStatistics, view: View, decision: Decision) -> list[NewEvent]:
+    await _present(view, command)
+    version, _ = await find_version(view, command.asset_id, command.materialization_id)
+    own = {file.path for file in version.files}
+    for file in command.files:
+        if file.path not in own:
+            raise Invalid(f"{shown(file.path)} is no file of the version {command.materialization_id}")
+    event = StatisticsRefreshed(command.asset_id, command.materialization_id, command.files)
+    return [new_event(STATISTICS_REFRESHED, event, subject=command.materialization_id)]
+
+
 COMMANDS: dict[str, tuple[type[msgspec.Struct], Decider]] = {
     "QuarantineVersion": (QuarantineVersion, _quarantine),
     "ReleaseVersion": (ReleaseVersion, _release),
     "ExpireVersions": (ExpireVersions, _expire),
     "DeleteVersions": (DeleteVersions, _delete),
+    "RefreshStatistics": (RefreshStatistics, _refresh),
 }

@@ -21,6 +21,7 @@ __all__ = [
     "MATERIALIZATION_QUARANTINED",
     "MATERIALIZATION_RELEASED",
     "MAX_EXPIRED",
+    "STATISTICS_REFRESHED",
     "AssetObserved",
     "ColumnStats",
     "DataFile",
@@ -30,6 +31,7 @@ __all__ = [
     "MaterializationReleased",
     "MaterializationsDeleted",
     "MaterializationsExpired",
+    "StatisticsRefreshed",
 ]
 
 MAX_EXPIRED = 500
@@ -121,6 +123,14 @@ class MaterializationsDeleted(msgspec.Struct, frozen=True, forbid_unknown_fields
     materialization_ids: Annotated[tuple[Name, ...], msgspec.Meta(min_length=1, max_length=MAX_EXPIRED)]
 
 
+class StatisticsRefreshed(msgspec.Struct, frozen=True, forbid_unknown_fields=True, gc=False):
+    """What the footers of files of a version say now. It changes no total: those are what the version was told with."""
+
+    asset_id: Name
+    materialization_id: Name
+    files: Annotated[tuple[DataFile, ...], msgspec.Meta(min_length=1)]
+
+
 class AssetObserved(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True, gc=False):
     """Somebody looked at data that others build. It makes no version and moves no pointer."""
 
@@ -158,6 +168,7 @@ MATERIALIZATIONS_EXPIRED = EventType(
 MATERIALIZATIONS_DELETED = EventType(
     "MaterializationsDeleted", MaterializationsDeleted, audit=("DeleteVersions", "asset")
 )
+STATISTICS_REFRESHED = EventType("StatisticsRefreshed", StatisticsRefreshed)
 
 EVENTS = (
     MATERIALIZATION_COMPLETED,
@@ -166,5 +177,6 @@ EVENTS = (
     MATERIALIZATION_RELEASED,
     MATERIALIZATIONS_EXPIRED,
     MATERIALIZATIONS_DELETED,
+    STATISTICS_REFRESHED,
     ASSET_OBSERVED,
 )

@@ -17,6 +17,7 @@ from arco.domains.execution.events import (
     MATERIALIZATION_RELEASED,
     MATERIALIZATIONS_DELETED,
     MATERIALIZATIONS_EXPIRED,
+    STATISTICS_REFRESHED,
     AssetObserved,
     MaterializationCompleted,
     MaterializationFailed,
@@ -24,19 +25,21 @@ from arco.domains.execution.events import (
     MaterializationReleased,
     MaterializationsDeleted,
     MaterializationsExpired,
+    StatisticsRefreshed,
 )
 from arco.domains.execution.standing import (
     JUDGED,
     Checked,
+    current_fields,
     held_key,
     judge_check,
     known_version,
     partition_status,
     standing,
     unknown_version,
-    with_current,
 )
 from arco.domains.execution.tables import (
+    FILE_STATISTICS,
     HELD_VERSIONS,
     MATERIALIZATIONS,
     OBSERVATIONS,
@@ -45,6 +48,7 @@ from arco.domains.execution.tables import (
     QUARANTINED,
     VERSION_STATUS,
     WORKSPACE,
+    FileStatistics,
     HeldVersion,
     Materialization,
     Observation,
@@ -114,20 +118,24 @@ def _fold_version(group: Group, item: Input, event: MaterializationCompleted) ->
     group.put(MATERIALIZATIONS, row)
     status = _fold_written(group, item, event, version)
     partition = before or _first(item, event)
-    if status == PUBLISHED:
-        partition = with_current(partition, row)
-    partition = msgspec.structs.replace(
-        partition,
-        asset_key=event.asset_key,
-        version_count=version,
-        last_run_id=event.run_id,
-        last_task_id=event.task_id,
-        last_error=None,
-        updated_at=item.received,
-        newest_materialization_id=event.materialization_id,
-        newest_status=status,
+    is_good = status == PUBLISHED
+    is_current = is_good or partition.current_materialization_id is not None
+    group.put(
+        PARTITIONS,
+        msgspec.structs.replace(
+            partition,
+            **(current_fields(row) if is_good else {}),
+            asset_key=event.asset_key,
+            status=partition_status(status, is_current=is_current),
+            version_count=version,
+            last_run_id=event.run_id,
+            last_task_id=event.task_id,
+            last_error=None,
+            updated_at=item.received,
+            newest_materialization_id=event.materialization_id,
+            newest_status=status,
+        ),
     )
-    group.put(PARTITIONS, msgspec.structs.replace(partition, status=partition_status(partition)))
 
 
 def _fold_written(group: Group, item: Input, event: MaterializationCompleted, version: int) -> str:
@@ -213,13 +221,14 @@ def _stand(group: Group, item: Input, row: VersionStatus) -> None:
     if row.status == PUBLISHED:
         version: Materialization | None = group.get(MATERIALIZATIONS, row.materialization_id)
         if version is not None and version.version > (before.current_version or 0):
-            after = with_current(after, version)
+            after = msgspec.structs.replace(after, **current_fields(version))
     elif before.current_materialization_id == row.materialization_id:
-        after = with_current(after, _newest_good(group, row.partition_id))
+        after = msgspec.structs.replace(after, **current_fields(_newest_good(group, row.partition_id)))
     if before.newest_materialization_id == row.materialization_id:
         after = msgspec.structs.replace(after, newest_status=row.status)
     if before.status != "failed":
-        after = msgspec.structs.replace(after, status=partition_status(after))
+        is_current = after.current_materialization_id is not None
+        after = msgspec.structs.replace(after, status=partition_status(after.newest_status, is_current=is_current))
     if after != before:
         group.put(PARTITIONS, msgspec.structs.replace(after, updated_at=item.received))
 
@@ -304,7 +313,28 @@ def _first(item: Input, event: MaterializationCompleted | MaterializationFailed)
     )
 
 
-# Observations
+# Statistics and observations
+
+
+def _fold_statistics(group: Group, item: Input) -> None:
+    event: StatisticsRefreshed | MaterializationsDeleted = item.payload
+    if isinstance(event, StatisticsRefreshed):
+        for file in event.files:
+            row = FileStatistics(
+                event.materialization_id,
+                file.path,
+                event.asset_id,
+                file.size_bytes,
+                file.row_count,
+                file.stats,
+                item.received,
+            )
+            group.put(FILE_STATISTICS, row)
+        return
+    gone = set(event.materialization_ids)
+    for row in group.rows(FILE_STATISTICS):
+        if row.materialization_id in gone:
+            group.delete(FILE_STATISTICS, (row.materialization_id, row.path))
 
 
 def _fold_observation(group: Group, item: Input) -> None:
@@ -350,6 +380,13 @@ EXECUTION = Domain(
             ),
         ),
         Stage("held", (HELD_VERSIONS,), lambda item: (WORKSPACE,), _fold_held, changes=(VERSION_STATUS,)),
+        Stage(
+            "statistics",
+            (FILE_STATISTICS,),
+            _asset_of,
+            _fold_statistics,
+            events=(STATISTICS_REFRESHED.name, MATERIALIZATIONS_DELETED.name),
+        ),
         Stage("observations", (OBSERVATIONS,), _asset_of, _fold_observation, events=(ASSET_OBSERVED.name,)),
     ),
     commands=COMMANDS,

@@ -4,7 +4,7 @@ What its producer and its checks say is *judged*: the worst that anybody told co
 often. What somebody set by hand wins over it, whenever checks come. A version that expired is past both.
 """
 
-from typing import Protocol
+from typing import Any, Protocol
 
 import msgspec
 
@@ -19,7 +19,6 @@ from arco.domains.execution.tables import (
     PUBLISHED,
     QUARANTINED,
     Materialization,
-    Partition,
     VersionStatus,
 )
 
@@ -27,13 +26,13 @@ __all__ = [
     "JUDGED",
     "Checked",
     "Gated",
+    "current_fields",
     "held_key",
     "judge_check",
     "known_version",
     "partition_status",
     "standing",
     "unknown_version",
-    "with_current",
 ]
 
 
@@ -139,23 +138,34 @@ def held_key(row: VersionStatus) -> str:
     return f"{MAX_TIME - (row.held_at or 0):018d}:{row.materialization_id}"
 
 
-def with_current(row: Partition, version: Materialization | None) -> Partition:
-    """The partition with another current version, or without one; its totals are those of that version."""
-    return msgspec.structs.replace(
-        row,
-        current_materialization_id=version.materialization_id if version is not None else None,
-        current_version=version.version if version is not None else None,
-        row_count=version.row_count if version is not None else None,
-        byte_size=version.byte_size if version is not None else None,
-        file_count=version.file_count if version is not None else None,
-        schema_hash=version.schema_hash if version is not None else None,
-        last_success_at=version.completed_at if version is not None else None,
-    )
+def current_fields(version: Materialization | None) -> dict[str, Any]:
+    """The fields of a partition that follow from its current version, or from having none."""
+    if version is None:
+        return dict.fromkeys(_CURRENT)
+    return {
+        "current_materialization_id": version.materialization_id,
+        "current_version": version.version,
+        "row_count": version.row_count,
+        "byte_size": version.byte_size,
+        "file_count": version.file_count,
+        "schema_hash": version.schema_hash,
+        "last_success_at": version.completed_at,
+    }
 
 
-def partition_status(row: Partition) -> str:
-    """How a partition stands whose last attempt did not fail."""
-    if row.newest_status is not None and row.newest_status in HELD:
-        return row.newest_status
-    is_there = row.newest_status == PUBLISHED or row.current_materialization_id is not None
-    return "complete" if is_there else "expired"
+_CURRENT = (
+    "current_materialization_id",
+    "current_version",
+    "row_count",
+    "byte_size",
+    "file_count",
+    "schema_hash",
+    "last_success_at",
+)
+
+
+def partition_status(newest: str | None, *, is_current: bool) -> str:
+    """How a partition stands whose last attempt did not fail: by its newest version, and whether any is current."""
+    if newest is not None and newest in HELD:
+        return newest
+    return "complete" if newest == PUBLISHED or is_current else "expired"

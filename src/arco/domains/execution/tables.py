@@ -5,19 +5,22 @@
   published, and nothing speaks against it.
 - `partitions` (images): where a partition stands: its current version, how many it had, totals of the current one, its
   last success and failure.
+- `file_statistics` (images): what the footers of a version's files said when somebody last read them again; most files
+  have no row, because what was told with their version holds.
 - `observations` (facts): what was seen of data that others build.
 - `held_versions` (images): every version that was ever quarantined or blocked and is not deleted, newest first.
 """
 
 import msgspec
 
-from arco.domains.execution.events import DataFile
+from arco.domains.execution.events import ColumnStats, DataFile
 from arco.state import Kind, Table, Time
 
 __all__ = [
     "BLOCKED",
     "DELETED",
     "EXPIRED",
+    "FILE_STATISTICS",
     "HELD",
     "HELD_VERSIONS",
     "MATERIALIZATIONS",
@@ -27,6 +30,7 @@ __all__ = [
     "QUARANTINED",
     "VERSION_STATUS",
     "WORKSPACE",
+    "FileStatistics",
     "HeldVersion",
     "Materialization",
     "Observation",
@@ -139,6 +143,16 @@ class HeldVersion(msgspec.Struct, frozen=True, gc=False):
     materialization_id: str
 
 
+class FileStatistics(msgspec.Struct, frozen=True, gc=False):
+    materialization_id: str
+    path: str
+    asset_id: str
+    size_bytes: int
+    row_count: int
+    stats: tuple[ColumnStats, ...]
+    read_at: Time
+
+
 class Observation(msgspec.Struct, frozen=True, gc=False):
     observation_id: str
     asset_id: str
@@ -165,6 +179,7 @@ PARTITIONS = Table(
     "partitions", Partition, Kind.IMAGE, ("partition_id",), "asset_id", prune=("created_at",), audited=True
 )
 VERSION_STATUS = Table("version_status", VersionStatus, Kind.IMAGE, ("materialization_id",), "asset_id", audited=True)
+FILE_STATISTICS = Table("file_statistics", FileStatistics, Kind.IMAGE, ("materialization_id", "path"), "asset_id")
 HELD_VERSIONS = Table("held_versions", HeldVersion, Kind.IMAGE, ("order_key",), "workspace")
 OBSERVATIONS = Table(
     "observations",
