@@ -11,6 +11,7 @@ from arco.assets._definition import (
     Dependency,
     Dimension,
     DynamicPartitions,
+    Engine,
     GatingAction,
     GatingPolicy,
     Identity,
@@ -31,7 +32,7 @@ from arco.assets._definition import (
 from arco.assets._graph import Graph, unit_of
 from arco.assets._lookup import ONLY_DIMENSION, Lookup, resolve
 from arco.assets._mappings import mapping_text, upstream_keys
-from arco.assets._partitions import PartitionSpace, check_partition_value, partition_text
+from arco.assets._partitions import Axis, PartitionSpace, check_partition_value, partition_text
 from arco.assets._selection import select
 from arco.assets._validate import Problem, validate
 from arco.assets._windows import MAX_PARTITIONS, window_of
@@ -42,12 +43,14 @@ __all__ = [
     "All",
     "AssetDefinition",
     "AssetKind",
+    "Axis",
     "Backoff",
     "CheckDefinition",
     "Custom",
     "Dependency",
     "Dimension",
     "DynamicPartitions",
+    "Engine",
     "GatingAction",
     "GatingPolicy",
     "Graph",

@@ -27,6 +27,7 @@ __all__ = [
     "Dependency",
     "Dimension",
     "DynamicPartitions",
+    "Engine",
     "GatingAction",
     "GatingPolicy",
     "Identity",
@@ -59,6 +60,13 @@ class AssetKind(StrEnum):
     """Somebody else makes it; it is only depended on."""
     OBSERVABLE = "observable"
     """Somebody else makes it, and a function looks at it and tells its data version."""
+
+
+class Engine(StrEnum):
+    """What runs the function or the query of an asset."""
+
+    PYTHON = "python"
+    SPARK = "spark"
 
 
 class Severity(StrEnum):
@@ -232,6 +240,7 @@ class AssetDefinition(Value, frozen=True):
     unit: str = ""
     """The key under which it runs. Assets of one function share it: one task makes them all."""
     sql: str = ""
+    engine: Engine = Engine.PYTHON
     description: str = ""
     owners: tuple[str, ...] = ()
     tags: dict[str, str] = {}

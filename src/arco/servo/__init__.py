@@ -14,32 +14,51 @@ from arco.servo._deployed import (
     list_partitions,
 )
 from arco.servo._envelope import Envelope, open_envelope, sign_envelope
-from arco.servo._protocol import CALLBACK, RELAYED, Beat, Claimed, Claims, Result, Session
+from arco.servo._protocol import (
+    MAX_TOLD,
+    RELAYED,
+    Beat,
+    Beats,
+    Callback,
+    Claimed,
+    Claims,
+    Ended,
+    Heard,
+    Refusal,
+    Results,
+    Session,
+)
 from arco.servo._queue import EmbeddedQueue, WorkerId
 from arco.servo._reading import explain_run, list_runs, list_tasks, plan_info, run_detail, task_detail
 from arco.servo._request import Mode, RunRequest, request_fingerprint
 from arco.servo._runs import Asked, Planned, Runs, Triggered, trigger_fingerprint
 from arco.servo._servo import Servo
-from arco.servo._work import Relay, Work
+from arco.servo._work import Finished, Relay, Work
 
 __all__ = [
-    "CALLBACK",
+    "MAX_TOLD",
     "RELAYED",
     "Asked",
     "Beat",
+    "Beats",
+    "Callback",
     "Claimed",
     "Claims",
     "DeployPlan",
     "Deployed",
     "EmbeddedQueue",
     "EndRun",
+    "Ended",
     "Envelope",
+    "Finished",
+    "Heard",
     "Mode",
     "Planned",
     "Reap",
     "Reconciled",
+    "Refusal",
     "Relay",
-    "Result",
+    "Results",
     "RunRequest",
     "Runs",
     "Servo",

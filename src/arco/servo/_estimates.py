@@ -1,4 +1,7 @@
-"""Estimates: how long tasks will take, from how long they took."""
+"""Estimates: how long tasks will take, from how long they took.
+
+Every task is timed from the begin of its batch, so a batch takes as long as the longest of its tasks, and no more.
+"""
 
 import msgspec
 
@@ -20,7 +23,7 @@ class Estimate(msgspec.Struct, frozen=True):
     """What a plan will cost, as far as history tells."""
 
     work_seconds: float
-    """All tasks one after the other."""
+    """All tasks and batches one after the other."""
     shortest_seconds: float
     """All at once, as far as they do not wait for each other."""
     unknown_count: int
@@ -29,11 +32,16 @@ class Estimate(msgspec.Struct, frozen=True):
 
 def estimate_plan(plan: Plan) -> Estimate:
     ends: dict[str, float] = {}
+    work: dict[str, float] = {}
+    """Of each batch, and of each task that is alone."""
     for task in plan.tasks:
         begin = max((ends[upstream] for upstream in task.upstream), default=0.0)
-        ends[task.task_key] = begin + (task.estimated_seconds or 0.0)
+        seconds = task.estimated_seconds or 0.0
+        ends[task.task_key] = begin + seconds
+        what = task.batch or task.task_key
+        work[what] = max(work.get(what, 0.0), seconds)
     return Estimate(
-        work_seconds=round(sum(task.estimated_seconds or 0.0 for task in plan.tasks), 3),
+        work_seconds=round(sum(work.values()), 3),
         shortest_seconds=round(max(ends.values(), default=0.0), 3),
         unknown_count=sum(task.estimated_seconds is None for task in plan.tasks),
     )

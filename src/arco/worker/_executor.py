@@ -1,4 +1,4 @@
-"""`Executor`: how a task is carried out inside a driver. `PythonExecutor` calls a function in this process, or hands a
+"""`Executor`: how tasks are carried out inside a driver. `PythonExecutor` calls a function in this process, or hands a
 query to DuckDB; engines that live elsewhere are other executors.
 
 A task is: load what it reads, call what makes it, store what that returned, look at it with the checks. Nothing is
@@ -12,7 +12,7 @@ import os
 import re
 import sys
 import threading
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, date, datetime
 from pathlib import Path
@@ -30,7 +30,7 @@ from arco.assets import (
     window_of,
 )
 from arco.core import SECOND, Invalid, LostObject, PartitionKey
-from arco.sdk import CheckResult, Context, add_to_path, find_asset, find_check, unpack_code
+from arco.sdk import Cancelled, CheckResult, Context, add_to_path, find_asset, find_check, unpack_code
 from arco.worker._errors import ImportFailed, SecretMissing
 from arco.worker._messages import (
     CheckAnswer,
@@ -43,9 +43,10 @@ from arco.worker._messages import (
     Task,
     WrittenOutput,
 )
+from arco.worker._raised import describe
 from arco.worker._values import load_value, store_value
 
-__all__ = ["Executor", "PythonExecutor", "Signals"]
+__all__ = ["Executor", "PythonExecutor", "Signals", "one_by_one"]
 
 PUT_ATTEMPTS: Final = 5
 READ_AT_ONCE: Final = 8
@@ -66,6 +67,31 @@ class Executor(Protocol):
     def run(self, task: Task, signals: Signals) -> Report:
         """Carry a task out; raises what it raised."""
         ...
+
+    def run_batch(self, tasks: Sequence[Task], signals: Signals) -> Iterable[Report]:
+        """Carry several tasks of one unit out, and report on each as soon as it is known what became of it.
+
+        A task that failed by itself is a report with its error, and the others go on. What this raises is nobody's
+        fault in particular: the tasks of which nothing was said are tried again in smaller batches.
+        """
+        ...
+
+
+def one_by_one(
+    run: Callable[[Task, Signals], Report], tasks: Sequence[Task], signals: Signals, folder: str
+) -> Iterator[Report]:
+    """A batch for whoever cannot do better: its tasks one after the other, whatever becomes of each."""
+    pid = os.getpid()
+    for task in tasks:
+        try:
+            report = run(task, signals)
+        except Cancelled:
+            raise
+        except BaseException as error:
+            if os.getpid() != pid:
+                raise  # a fork that the task made: it is not the one that reports
+            report = Report(task.attempt_id, error=describe(error, folder))
+        yield report
 
 
 class PythonExecutor:
@@ -99,6 +125,9 @@ class PythonExecutor:
             outputs.append(self._store(asset, places[asset.key], made))
             checks.extend(self._check(asset, outputs[-1], made, context))
         return Report(task.attempt_id, outputs=tuple(outputs), checks=tuple(checks))
+
+    def run_batch(self, tasks: Sequence[Task], signals: Signals) -> Iterable[Report]:
+        return one_by_one(self.run, tasks, signals, self._setup.folder)
 
     def _call(self, task: Task, asset: AssetDefinition, context: Context) -> dict[str, Any]:
         """What the function returns, by asset."""
