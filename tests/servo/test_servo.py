@@ -98,7 +98,7 @@ def test_a_silent_worker_is_given_up_after_its_time_and_a_beating_one_is_not() -
         (first,) = await world.claim()
         for _ in range(20):
             await world.runtime.sleep(30)
-            await world.servo.work.beat_here(first.attempt_id)
+            await world.servo.work.beat_here([first.attempt_id])
         kept = await world.states(run_id)
         assert kept == {"n.a0000": "RUNNING"}
         (second,) = await world.claim(wait=600)
@@ -118,7 +118,7 @@ def test_a_cancelled_run_begins_nothing_and_tells_what_runs_to_stop() -> None:
         await world.servo.runs.cancel(run_id, "enough", ASKED)
         assert await world.claim() == []
         between = (await world.run_row(run_id)).state
-        beat = await world.servo.work.beat_here(claimed.attempt_id)
+        (beat,) = await world.servo.work.beat_here([claimed.attempt_id])
         await world.finish(claimed, Outcome.CANCELLED)
         return beat.cancel, between, (await world.run_row(run_id)).state, await world.states(run_id)
 

@@ -136,7 +136,10 @@ class World:
         self, envelope: Envelope, outcome: Outcome = Outcome.SUCCEEDED, *, retryable: bool = False, slots: int = 0
     ) -> list[Envelope]:
         result = result_of(envelope, self.runtime.now(), outcome, retryable=retryable)
-        return [self.opened(data) for data in await self.servo.work.finish(result, WORKER, slots)]
+        done = await self.servo.work.finish([result], WORKER, slots)
+        for error in done.refused.values():
+            raise error
+        return [self.opened(data) for data in done.envelopes]
 
     async def work_off(self) -> list[str]:
         """Do everything that is ready, one task at a time; the tasks in the order in which they ran."""

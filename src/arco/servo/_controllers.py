@@ -114,7 +114,7 @@ def reconcile(
     intents: list[Intent] = []
     dues: list[float] = []
     for batch in _by_slot(claims):
-        ids = tuple(claim.attempt_id for claim in batch)
+        ids = tuple(sorted(claim.attempt_id for claim in batch))
         due, reason = _end_of(batch[0], _together([watch.get(one) or Watched(monotonic, monotonic) for one in ids]))
         if due <= monotonic:
             intents.append(Reap(ids, reason))
@@ -141,7 +141,8 @@ def _by_slot(claims: Iterable[ClaimRow]) -> Iterable[list[ClaimRow]]:
 def _together(seen: Sequence[Watched]) -> Watched:
     """A sign of life of one attempt of a batch is one of all."""
     cancelled = [one.cancelled for one in seen if one.cancelled is not None]
-    return Watched(max(one.since for one in seen), max(one.seen for one in seen), max(cancelled, default=None))
+    ends = max(cancelled) if len(cancelled) == len(seen) else None
+    return Watched(max(one.since for one in seen), max(one.seen for one in seen), ends)
 
 
 def _end_of(claim: ClaimRow, seen: Watched) -> tuple[float, str]:

@@ -38,10 +38,6 @@ class RunRequest(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown
     """Which assets, such as `+sales.orders` or `tag:tier=gold and not owner:me`."""
     partitions: dict[str, str] = {}
     """By dimension: a key, several, or a range, as people write them."""
-    window: str = ""
-    """A range of time, `FROM..TO`, for every dimension of time that `partitions` does not name."""
-    partition_keys: tuple[str, ...] = ()
-    """Partitions one by one, such as `date=2026-01-01,region=eu`; of an asset with one dimension the key is enough."""
     mode: Mode = Mode.STANDARD
     failure_policy: FailurePolicy = FailurePolicy.CONTINUE
     max_parallelism: int = 0
@@ -58,6 +54,10 @@ class RunRequest(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown
     """The run that it repeats."""
     only_tasks: tuple[str, ...] = ()
     """Keys of the tasks to plan; empty for all. A rerun from failure names what did not succeed."""
+    window: str = ""
+    """A range of time, `FROM..TO`, for every dimension of time that `partitions` does not name."""
+    partition_keys: tuple[str, ...] = ()
+    """Partitions one by one, such as `date=2026-01-01,region=eu`; of an asset with one dimension the key is enough."""
     batch: int = 0
     """Tasks of a unit that run together, of those that may; 1 for none, 0 for as many as the planner thinks best."""
 

@@ -108,6 +108,10 @@ class _Choice:
     def check_all_used(self, failed: Invalid | None) -> None:
         """Refuse a dimension that no selected asset has, and a key that exists in none of them."""
         known = {name for name, _ in (*self._used, *self._unused)}
+        if self._window and _WINDOW not in known:
+            raise Invalid("no selected asset is partitioned by time; leave --from and --to out, or select others")
+        if self._window and (_WINDOW, self._window) not in self._used:
+            raise self._unused[_WINDOW, self._window]
         for name, parts in sorted(self._parts.items()):
             if name not in known:
                 raise Invalid(
@@ -117,10 +121,6 @@ class _Choice:
             for part in parts:
                 if (name, part) not in self._used:
                     raise self._unused[name, part]
-        if self._window and _WINDOW not in known:
-            raise Invalid("no selected asset is partitioned by time; leave --from and --to out, or select others")
-        if self._window and (_WINDOW, self._window) not in self._used:
-            raise self._unused[_WINDOW, self._window]
         for listed in self._listed:
             if (_LISTED, listed.text) not in self._used:
                 none = Invalid(f"no selected asset has partitions, so there is no {shown(listed.text)}")
