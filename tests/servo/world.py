@@ -64,7 +64,12 @@ def fan(width: int) -> dict[str, list[str]]:
 
 
 def result_of(
-    envelope: Envelope, now: int, outcome: Outcome = Outcome.SUCCEEDED, *, retryable: bool = False
+    envelope: Envelope,
+    now: int,
+    outcome: Outcome = Outcome.SUCCEEDED,
+    *,
+    retryable: bool = False,
+    category: FailureCategory = FailureCategory.TRANSFORM_ERROR,
 ) -> FinishTask:
     """What a worker says at the end of an attempt."""
     common: dict[str, Any] = {
@@ -77,7 +82,7 @@ def result_of(
         "finished_at": now,
     }
     if outcome is not Outcome.SUCCEEDED:
-        failure = TaskFailure(FailureCategory.TRANSFORM_ERROR, "builtins.ValueError", "boom", retryable=retryable)
+        failure = TaskFailure(category, "builtins.ValueError", "boom", retryable=retryable)
         return FinishTask(**common, failure=failure if outcome is Outcome.FAILED else None)
     read = [
         (given.asset_id, pin.partition_id, pin.materialization_id) for given in envelope.inputs for pin in given.pins

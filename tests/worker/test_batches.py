@@ -2,6 +2,7 @@
 
 import asyncio
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -40,7 +41,7 @@ def world_at(folder: Path) -> World:
     return World(folder, PARTS.format(here=str(folder)))
 
 
-def parts(world: World, keys: str, **fields: object) -> list[Envelope]:
+def parts(world: World, keys: str, **fields: Any) -> list[Envelope]:
     return [world.envelope("a", partition=f"k=s:{key}", task_key=f"n.a[k={key}]", **fields) for key in keys]
 
 

@@ -29,7 +29,7 @@ from arco.servo._protocol import (
     Session,
 )
 from arco.servo._queue import EmbeddedQueue, WorkerId
-from arco.servo._reading import explain_run, list_runs, list_tasks, plan_info, run_detail, task_detail
+from arco.servo._reading import explain_run, list_runs, list_tasks, plan_info, run_detail, run_progress, task_detail
 from arco.servo._request import Mode, RunRequest, request_fingerprint
 from arco.servo._runs import Asked, Planned, Runs, Triggered, trigger_fingerprint
 from arco.servo._servo import Servo
@@ -86,6 +86,7 @@ __all__ = [
     "reconcile",
     "request_fingerprint",
     "run_detail",
+    "run_progress",
     "sign_envelope",
     "task_detail",
     "trigger_fingerprint",

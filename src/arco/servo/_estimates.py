@@ -3,12 +3,14 @@
 Every task is timed from the begin of its batch, so a batch takes as long as the longest of its tasks, and no more.
 """
 
+from collections.abc import Iterable
+
 import msgspec
 
-from arco.domains.orchestration.plan import Output, Plan
+from arco.domains.orchestration.plan import Output, Plan, Task
 from arco.servo._planning_state import PlanningState
 
-__all__ = ["Estimate", "estimate_plan", "estimated_seconds"]
+__all__ = ["Estimate", "estimate_plan", "estimated_seconds", "work_seconds"]
 
 
 def estimated_seconds(state: PlanningState, output: Output) -> float | None:
@@ -30,18 +32,22 @@ class Estimate(msgspec.Struct, frozen=True):
     """Tasks that never ran; they count as nothing above."""
 
 
+def work_seconds(tasks: Iterable[Task]) -> float:
+    """Tasks and batches one after the other."""
+    found: dict[str, float] = {}
+    for task in tasks:
+        what = task.batch or task.task_key
+        found[what] = max(found.get(what, 0.0), task.estimated_seconds or 0.0)
+    return round(sum(found.values()), 3)
+
+
 def estimate_plan(plan: Plan) -> Estimate:
     ends: dict[str, float] = {}
-    work: dict[str, float] = {}
-    """Of each batch, and of each task that is alone."""
     for task in plan.tasks:
         begin = max((ends[upstream] for upstream in task.upstream), default=0.0)
-        seconds = task.estimated_seconds or 0.0
-        ends[task.task_key] = begin + seconds
-        what = task.batch or task.task_key
-        work[what] = max(work.get(what, 0.0), seconds)
+        ends[task.task_key] = begin + (task.estimated_seconds or 0.0)
     return Estimate(
-        work_seconds=round(sum(work.values()), 3),
+        work_seconds=work_seconds(plan.tasks),
         shortest_seconds=round(max(ends.values(), default=0.0), 3),
         unknown_count=sum(task.estimated_seconds is None for task in plan.tasks),
     )

@@ -82,7 +82,7 @@ class Refusal(msgspec.Struct, frozen=True):
         return unpack_error(bytes(self.error)) or ArcoError("the result was refused")
 
 
-class Claimed(msgspec.Struct, frozen=True, omit_defaults=True):
+class Claimed(msgspec.Struct, frozen=True):
     envelopes: tuple[str, ...] = ()
     refused: tuple[Refusal, ...] = ()
     """Of the results that were told: those that were not taken. All others were."""

@@ -148,6 +148,8 @@ class Work:
         claimed without waiting for them. If it remains unknown whether a result was taken, this raises; what was
         claimed with it is given up again, because nobody will hear of it.
         """
+        if len({result.attempt_id for result in results}) < len(results):
+            raise Invalid("one request tells two ends of the same attempt; tell the one that it had")
         answers = [self._tell(result, worker, traceparent) for result in results]
         claims: list[ClaimRow] = []
         if slots:
