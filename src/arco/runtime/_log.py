@@ -181,6 +181,22 @@ class OpenLog:
             return
         await self._hint.write(Hint(max(hint.number, self.follower.tail.number), self._address))
 
+    async def reclaim(self) -> bool:
+        """Let the hint name this process, which owns the log, if it names another one that answers: true if it did.
+
+        That one took the lead while this one stood still, and nothing was appended meanwhile. What others had to tell
+        the owner they told there.
+        """
+        if not self.owning or self._peers is None or not is_http(self._address):
+            return False
+        hint = await self._hint.read()
+        if hint.address == self._address or not is_http(hint.address):
+            return False
+        if not await self._answers(self._peers, hint.address):
+            return False
+        await self._hint.write(Hint(max(hint.number, self.follower.tail.number), self._address))
+        return True
+
     async def leads(self) -> bool:
         """Whether this process acts for the log: it owns it, or the hint names it and not another one that answers.
 

@@ -120,7 +120,7 @@ class Controllers:
     async def _ask_who_leads(self) -> bool:
         """Whether this process does. As long as it did not, signs of life went elsewhere: it begins to watch anew."""
         before, self._leads = self._leads, await self._log.leads()
-        if not (before and self._leads):
+        if not (before and self._leads) or await self._log.reclaim():
             self._watch.forget()
         return self._leads
 
