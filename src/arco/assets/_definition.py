@@ -63,10 +63,12 @@ class AssetKind(StrEnum):
 
 
 class Engine(StrEnum):
-    """What runs the function or the query of an asset."""
+    """Where the data of an asset is made."""
 
     PYTHON = "python"
+    """In the driver's own process, of plain values and tables in memory."""
     SPARK = "spark"
+    """On Spark: its parameters and what it returns are Spark's DataFrames."""
 
 
 class Severity(StrEnum):
