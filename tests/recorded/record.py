@@ -66,7 +66,7 @@ from arco.domains.orchestration import (
     WORKSPACE,
     ConfirmDispatch,
     Outcome,
-    ReapAttempt,
+    ReapAttempts,
     RequestDispatch,
     TriggerRun,
     dispatch_id,
@@ -278,7 +278,7 @@ async def _work_on_runs(workspace: Workspace, runtime: FakeRuntime, store: Store
         await world.finish(claimed, outcome, retryable=True)
     cancelled = await world.trigger(max_parallelism=1)
     (claimed,) = await world.claim()
-    await workspace.decide("activity", ReapAttempt(claimed.attempt_id, "silent"), actor="servo")
+    await workspace.decide("activity", ReapAttempts((claimed.attempt_id,), "silent"), actor="servo")
     (claimed,) = await world.claim(wait=30)
     await world.servo.runs.cancel(cancelled, "enough", ASKED)
     await world.finish(claimed, Outcome.CANCELLED)

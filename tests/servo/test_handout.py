@@ -2,8 +2,8 @@
 
 from arco.assets import Engine, Retries
 from arco.domains.orchestration import Outcome
-from arco.servo import Progress, Pulse, list_tasks
-from tests.servo.world import World, project, run_world
+from arco.servo import Progress, list_tasks
+from tests.servo.world import World, callback, project, run_world
 
 SPARK = project({"n.a": []}, engine=Engine.SPARK, retries=Retries(2, delay_seconds=0.0, jitter=0.0))
 
@@ -63,8 +63,8 @@ def test_progress_is_known_while_a_task_runs_and_nowhere_after() -> None:
         (claimed,) = await world.claim()
         view, watch = world.workspace.logs["activity"].replica, world.servo.watch
         progress = Progress(tasks_done=1, tasks_total=4, stage="save", rows_written=10, ui="http://127.0.0.1:4040")
-        await world.servo.work.beat_here(claimed.attempt_id, Pulse(progress))
-        await world.servo.work.beat_here(claimed.attempt_id)
+        await world.servo.work.beat_here([callback(claimed, progress)])
+        await world.servo.work.beat_here([callback(claimed)])
         (task,) = (await list_tasks(view, run_id, watch=watch)).items
         assert task.progress is not None
         assert (task.progress.tasks_done, task.progress.tasks_total, task.progress.ui) == (

@@ -16,6 +16,7 @@ from arco.servo._planning_state import (
     NEVER_MADE,
     QUARANTINED,
     PlanningState,
+    Size,
     Version,
     read_planning_state,
 )
@@ -95,7 +96,12 @@ def read(*events: Event, detailed: bool = True, partitions: set[str] | None = No
 
 def test_the_newest_version_counts_and_says_how_it_came_about() -> None:
     state = read(made("m1"), made("m2", seconds=3), made("n1", "p2"), made("o1", asset="a2"))
-    assert state.versions["a1"] == {"p1": Version("m2", "c1", "f1", 3.0), "p2": Version("n1", "c1", "f1", 2.0)}
+    size = Size(1, 1)
+    assert state.versions["a1"] == {
+        "p1": Version("m2", "c1", "f1", 3.0, size),
+        "p2": Version("n1", "c1", "f1", 2.0, size),
+    }
+    assert state.usual_sizes == {"a1": size}
     assert state.versions["a2"] == {"p1": Version("o1")}
     assert (state.activity_position, state.catalog_position, state.dynamic) == ("7", "5", {"d": ("x",)})
 

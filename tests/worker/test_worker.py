@@ -327,8 +327,9 @@ def test_drivers_end_when_their_worker_is_gone(tmp_path: Path) -> None:
         (tmp_path / "d").mkdir()
         setup = Setup(str(archive), str(tmp_path / "d"), str(tmp_path / "store"), {}, "acme", "prod")
         driver = await DriverProcess.start(setup, dict(os.environ))
-        task = msgspec.msgpack.encode(world.envelope("a"))
-        running = asyncio.create_task(driver.run(task, 60, lambda data: None))
+        envelope = world.envelope("a")
+        tasks = {envelope.attempt_id: msgspec.msgpack.encode(envelope)}
+        running = asyncio.create_task(driver.run(tasks, 60, lambda data: None, lambda report: None))
         await asyncio.sleep(0.2)
         assert driver._writer is not None
         driver._writer.close()  # as the kernel does when a process dies

@@ -109,6 +109,7 @@ ROUTES: Final[dict[tuple[str, str], Permission | None]] = {
     ("GET", "/api/v1/runs/{run_id}/tasks"): _P.VIEW_RUNS,
     ("GET", "/api/v1/runs/{run_id}/task"): _P.VIEW_RUNS,
     ("GET", "/api/v1/runs/{run_id}/logs"): _P.VIEW_RUNS,
+    ("GET", "/api/v1/runs/{run_id}/progress"): _P.VIEW_RUNS,
     ("GET", "/api/v1/runs/{run_id}/explain"): _P.VIEW_RUNS,
     ("POST", "/api/v1/runs/{run_id}/cancel"): _P.CANCEL_RUNS,
     ("POST", "/api/v1/runs/{run_id}/rerun"): _P.TRIGGER_RUNS,

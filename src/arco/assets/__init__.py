@@ -35,7 +35,7 @@ from arco.assets._graph import Graph, unit_of
 from arco.assets._lookup import ONLY_DIMENSION, Lookup, resolve
 from arco.assets._mappings import mapping_text, upstream_keys
 from arco.assets._measures import Measure, Query, Samples, Views, measures_of, queries_of, samples_of
-from arco.assets._partitions import PartitionSpace, check_partition_value, partition_text
+from arco.assets._partitions import Axis, PartitionSpace, check_partition_value, partition_text
 from arco.assets._patterns import check_pattern
 from arco.assets._rules import (
     DATA,
@@ -77,6 +77,7 @@ __all__ = [
     "Anomaly",
     "AssetDefinition",
     "AssetKind",
+    "Axis",
     "Backoff",
     "Between",
     "CheckDefinition",

@@ -11,6 +11,7 @@ from arco import __version__
 from arco.cli._access import key, role, settings, who
 from arco.cli._activity import events, single
 from arco.cli._assets import app as assets
+from arco.cli._backfill import app as backfill
 from arco.cli._check import app as check
 from arco.cli._column import app as column
 from arco.cli._command import EXIT_INTERRUPTED
@@ -130,6 +131,7 @@ COMMANDS: dict[str, list[tuple[str | None, typer.Typer]]] = {
         ("partitions", partitions),
         (None, plan),
         (None, run),
+        (None, backfill),
         ("runs", runs),
         ("explain", explain),
         ("quarantine", quarantine),

@@ -11,6 +11,7 @@ from arco.spark import CompactionEngine
 __all__ = [
     "AsOfOption",
     "AssetArgument",
+    "BatchOption",
     "DescriptionOption",
     "EngineOption",
     "FolderArgument",
@@ -122,6 +123,17 @@ PartitionsOption = Annotated[
         "-p",
         metavar="NAME=KEYS",
         help="Of a dimension: a key, several (a,b), a range (a..b) or all (*). Repeatable.",
+    ),
+]
+BatchOption = Annotated[
+    int,
+    typer.Option(
+        "--batch",
+        min=0,
+        max=1_000,
+        metavar="N",
+        help="Partitions of an asset that run together as one job, where Spark makes it; 1 for none.",
+        show_default="as many as make one job",
     ),
 ]
 RunArgument = Annotated[

@@ -10,7 +10,7 @@ from arco.assets import partition_text
 from arco.cli._answers import facts
 from arco.cli._output import grid, say, shown_time, visible
 from arco.core import SECOND, Invalid, PartitionKey, parse_time
-from arco.wire import AttemptInfo, InputInfo, RunDetail, RunSummary, TaskDetail, TaskHint, TaskSummary
+from arco.wire import AttemptInfo, InputInfo, RunDetail, RunSummary, TaskDetail, TaskHint, TaskSummary, UnitProgress
 
 __all__ = [
     "FINAL",
@@ -29,6 +29,8 @@ __all__ = [
     "state_text",
     "task_time",
     "tasks_grid",
+    "unit_text",
+    "units_grid",
 ]
 
 FINAL = frozenset({"SUCCEEDED", "FAILED", "SKIPPED", "CANCELLED"})
@@ -114,6 +116,7 @@ def run_facts(run: RunDetail, now: int) -> Text:
     limits += [f"at most {shown_seconds(run.timeout_seconds)}"] if run.timeout_seconds else []
     limits += [f"priority {run.priority}"] if run.priority else []
     limits += ["fail fast"] if run.failure_policy == "fail_fast" else []
+    limits += [f"{run.batch:,} partitions a job"] if run.batch else []
     return facts(
         [
             ("state", state_text(run.state)),
@@ -157,6 +160,48 @@ def tasks_grid(tasks: Sequence[TaskSummary], now: int) -> Table:
         headers.append("progress")
         rows = [[*row, told] for row, told in zip(rows, progress, strict=True)]
     return grid(headers, rows)
+
+
+RUNNING_STATES = ("RUNNING",)
+WAITING_STATES = ("PLANNED", "BLOCKED", "READY", "DISPATCHED", "RETRY_WAIT")
+
+
+def _count(unit: UnitProgress, *states: str) -> int:
+    return sum(unit.states.get(state, 0) for state in states)
+
+
+def units_grid(units: Iterable[UnitProgress]) -> Table:
+    """A row for each asset: how many of its partitions are where."""
+
+    def told(count: int, style: str) -> Text | None:
+        return Text(f"{count:,}", style) if count else None
+
+    return grid(
+        ["asset", "succeeded", "of", "running", "waiting", "failed", "skipped"],
+        [
+            [
+                unit.unit,
+                told(_count(unit, "SUCCEEDED"), "green"),
+                f"{unit.task_count:,}",
+                told(_count(unit, *RUNNING_STATES), "cyan"),
+                told(_count(unit, *WAITING_STATES), "dim"),
+                told(_count(unit, "FAILED"), "bold red"),
+                told(_count(unit, "SKIPPED", "CANCELLED"), "magenta"),
+            ]
+            for unit in units
+        ],
+    )
+
+
+def unit_text(unit: UnitProgress) -> str:
+    """`500 of 1,000 succeeded, 5 failed, 50 running`."""
+    rest = (
+        (_count(unit, "FAILED"), "failed"),
+        (_count(unit, "SKIPPED", "CANCELLED"), "skipped"),
+        (_count(unit, *RUNNING_STATES), "running"),
+    )
+    told = [f"{count:,} {word}" for count, word in rest if count]
+    return ", ".join([f"{_count(unit, 'SUCCEEDED'):,} of {unit.task_count:,} succeeded", *told])
 
 
 def attempts_grid(attempts: Iterable[AttemptInfo], now: int) -> Table:

@@ -15,28 +15,47 @@ from arco.servo._deployed import (
 )
 from arco.servo._envelope import Envelope, open_envelope, sign_envelope
 from arco.servo._maintenance import Orphans, Retention, Retired, remove_orphans, retire_versions
-from arco.servo._protocol import CALLBACK, RELAYED, Beat, Claimed, Claims, Progress, Pulse, Result, Session
+from arco.servo._protocol import (
+    MAX_TOLD,
+    RELAYED,
+    Beat,
+    Beats,
+    Callback,
+    Claimed,
+    Claims,
+    Ended,
+    Heard,
+    Progress,
+    Refusal,
+    Results,
+    Session,
+)
 from arco.servo._queue import EmbeddedQueue, Queue, WorkerId
-from arco.servo._reading import explain_run, list_runs, list_tasks, plan_info, run_detail, task_detail
+from arco.servo._reading import explain_run, list_runs, list_tasks, plan_info, run_detail, run_progress, task_detail
 from arco.servo._request import Mode, RunRequest, request_fingerprint
 from arco.servo._runs import Asked, Planned, Runs, Triggered, trigger_fingerprint
 from arco.servo._servo import Servo
 from arco.servo._statistics import Refreshed, Statistics, refresh_statistics
 from arco.servo._versions import decision_facts, list_held_versions, list_versions, version_detail
-from arco.servo._work import Relay, Work
+from arco.servo._work import Finished, Relay, Work
 
 __all__ = [
-    "CALLBACK",
+    "MAX_TOLD",
     "RELAYED",
     "Asked",
     "Beat",
+    "Beats",
+    "Callback",
     "Claimed",
     "Claims",
     "DeployPlan",
     "Deployed",
     "EmbeddedQueue",
     "EndRun",
+    "Ended",
     "Envelope",
+    "Finished",
+    "Heard",
     "Mode",
     "Orphans",
     "Planned",
@@ -46,8 +65,9 @@ __all__ = [
     "Reap",
     "Reconciled",
     "Refreshed",
+    "Refusal",
     "Relay",
-    "Result",
+    "Results",
     "Retention",
     "Retired",
     "RunRequest",
@@ -84,6 +104,7 @@ __all__ = [
     "request_fingerprint",
     "retire_versions",
     "run_detail",
+    "run_progress",
     "sign_envelope",
     "task_detail",
     "trigger_fingerprint",

@@ -116,8 +116,11 @@ class Envelope(Part, frozen=True):
     window_end: int | None = None
     """The time window of the partition, if it is one: begin and end in microseconds."""
     timeout_seconds: float | None = None
+    """How long it may take, with all of its batch."""
     heartbeat_seconds: float = 60.0
     traceparent: str = ""
+    batch_id: str = ""
+    """Those with the same one run together, in one driver; empty for one that runs alone."""
 
     def __repr__(self) -> str:
         return f"Envelope(run_id={self.run_id!r}, task_key={self.task_key!r}, attempt_id={self.attempt_id!r})"

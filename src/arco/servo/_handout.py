@@ -78,6 +78,7 @@ async def make_envelope(
         timeout_seconds=claim.timeout_seconds,
         heartbeat_seconds=claim.heartbeat_seconds,
         traceparent=run.traceparent,
+        batch_id=claim.batch_id or "",
     )
 
 

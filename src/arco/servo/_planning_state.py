@@ -5,7 +5,7 @@ neither quarantined nor blocked by its checks, which is the current one. Of a pa
 """
 
 from collections.abc import Collection, Mapping
-from statistics import median
+from statistics import median, median_low
 from typing import Final
 
 import msgspec
@@ -22,7 +22,14 @@ from arco.domains.execution import (
 )
 from arco.state import View
 
-__all__ = ["HELD_BACK", "PlanningState", "Version", "read_planning_state"]
+__all__ = ["HELD_BACK", "PlanningState", "Size", "Version", "read_planning_state"]
+
+
+class Size(msgspec.Struct, frozen=True, gc=False):
+    """How much a version holds."""
+
+    rows: int
+    bytes: int
 
 
 class Version(msgspec.Struct, frozen=True, gc=False):
@@ -34,6 +41,7 @@ class Version(msgspec.Struct, frozen=True, gc=False):
     inputs_fingerprint: str = ""
     seconds: float | None = None
     """How long it took."""
+    size: Size | None = None
 
 
 class PlanningState(msgspec.Struct, frozen=True):
@@ -49,6 +57,8 @@ class PlanningState(msgspec.Struct, frozen=True):
     """Keys of dynamic partitions by name of the set, in the order in which they were added."""
     released: frozenset[str] = frozenset()
     """Ids of versions of these assets for which somebody vouched after they were held back."""
+    usual_sizes: Mapping[str, Size] = {}
+    """What versions of an asset usually hold, by asset id."""
 
 
 QUARANTINED: Final = "its newest version is quarantined"
@@ -83,22 +93,27 @@ async def read_planning_state(
     """
     versions: dict[str, Mapping[str, Version]] = {}
     bad: dict[str, Mapping[str, str]] = {}
-    usual: dict[str, float] = {}
+    seconds: dict[str, float] = {}
+    sizes: dict[str, Size] = {}
     released: set[str] = set()
     for asset_id in sorted(partitions):
         reader = _Reader(view, asset_id, is_made=asset_id in made)
         versions[asset_id], bad[asset_id] = await reader.read(partitions[asset_id])
         released |= await reader.released()
-        seconds = await reader.usual_seconds() if asset_id in made else None
-        if seconds is not None:
-            usual[asset_id] = seconds
+        if asset_id in made:
+            sample = await reader.sample()
+            if took := [version.seconds for version in sample if version.seconds is not None]:
+                seconds[asset_id] = round(median(took), 3)
+            if held := [version.size for version in sample if version.size is not None]:
+                sizes[asset_id] = Size(median_low([one.rows for one in held]), median_low([one.bytes for one in held]))
     return PlanningState(
         catalog_position=str(catalog_position),
         activity_position=str(activity_position),
         versions=versions,
         bad=bad,
         released=frozenset(released),
-        usual_seconds=usual,
+        usual_seconds=seconds,
+        usual_sizes=sizes,
         dynamic=dict(dynamic or {}),
     )
 
@@ -128,13 +143,11 @@ class _Reader:
         rows: list[VersionStatus] = await self._view.rows(VERSION_STATUS, self._asset_id)
         return {row.materialization_id for row in rows if row.set_to == PUBLISHED}
 
-    async def usual_seconds(self) -> float | None:
-        """What versions of the asset usually take. Partition ids are hashes, so the first ones are any ones."""
+    async def sample(self) -> list[Version]:
+        """Some versions of the asset. Partition ids are hashes, so the first ones are any ones."""
         sample: list[Partition] = await self._view.page(PARTITIONS, self._asset_id, None, SAMPLE)
         names = [row.current_materialization_id for row in sample]
-        versions = [await self._version(name) for name in names if name is not None]
-        known = [version.seconds for version in versions if version.seconds is not None]
-        return round(median(known), 3) if known else None
+        return [await self._version(name) for name in names if name is not None]
 
     async def _partitions(self, wanted: Collection[str] | None) -> list[Partition]:
         if wanted is None:
@@ -152,4 +165,5 @@ class _Reader:
 
 def _version_of(row: Materialization) -> Version:
     seconds = round((row.completed_at - row.started_at) / 1_000_000, 3)
-    return Version(row.materialization_id, row.code_version, row.inputs_fingerprint, max(seconds, 0.0))
+    size = Size(row.row_count, row.byte_size)
+    return Version(row.materialization_id, row.code_version, row.inputs_fingerprint, max(seconds, 0.0), size)

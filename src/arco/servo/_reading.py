@@ -1,5 +1,6 @@
 """Reading runs, tasks and plans for people: what there is, where it stands, and why."""
 
+from collections import Counter
 from shlex import quote
 from typing import Final, Literal
 
@@ -25,12 +26,13 @@ from arco.domains.orchestration import (
     RunRow,
     RunState,
     Skip,
+    Task,
     TaskRow,
     TaskState,
     attempt_key,
 )
 from arco.servo._controllers import Watch
-from arco.servo._estimates import estimate_plan
+from arco.servo._estimates import estimate_plan, work_seconds
 from arco.servo._protocol import Progress
 from arco.servo._reasons import SkipKind, skip_kind
 from arco.state import Replica, Snapshot
@@ -40,17 +42,21 @@ from arco.wire import (
     Page,
     PlanInfo,
     PlannedTaskInfo,
+    PlannedUnitInfo,
     RunDetail,
     RunExplanation,
+    RunProgress,
     RunSummary,
     SkipInfo,
+    SkippedAssetInfo,
     TaskDetail,
     TaskHint,
     TaskProgress,
     TaskSummary,
+    UnitProgress,
 )
 
-__all__ = ["explain_run", "list_runs", "list_tasks", "plan_info", "run_detail", "task_detail"]
+__all__ = ["explain_run", "list_runs", "list_tasks", "plan_info", "run_detail", "run_progress", "task_detail"]
 
 View = Replica | Snapshot
 
@@ -113,6 +119,27 @@ async def run_detail(view: View, run_id: str) -> RunDetail:
         timeout_seconds=row.timeout_seconds,
         tags=row.tags,
         first_failure=row.first_failure,
+        batch=row.batch,
+    )
+
+
+async def run_progress(view: View, run_id: str) -> RunProgress:
+    """How the tasks of a run stand, counted by what makes them."""
+    row = await find_run(view, run_id)
+    tasks: list[TaskRow] = await view.rows(TASKS, run_id)
+    states: dict[str, Counter[str]] = {}
+    stages: dict[str, int] = {}
+    for task in tasks:
+        states.setdefault(task.unit, Counter())[task.state] += 1
+        stages[task.unit] = min(task.stage, stages.get(task.unit, task.stage))
+    return RunProgress(
+        run_id=run_id,
+        state=row.state,
+        units=[
+            UnitProgress(unit=unit, stage=stages[unit], task_count=found.total(), states=dict(sorted(found.items())))
+            for unit, found in sorted(states.items(), key=lambda item: (stages[item[0]], item[0]))
+        ],
+        position=str(position_of_view(view)),
     )
 
 
@@ -257,6 +284,8 @@ def _attempt(number: int, row: AttemptRow) -> AttemptInfo:
         log_chunks=row.log_chunks,
         log_bytes=row.log_bytes,
         log_truncated=row.log_truncated,
+        batch_id=row.batch_id,
+        batch_tasks=row.batch_tasks,
     )
 
 
@@ -275,6 +304,7 @@ def plan_info(plan: Plan, plan_id: str) -> PlanInfo:
     """A plan as people read it."""
     estimate = estimate_plan(plan)
     known = estimate.unknown_count < len(plan.tasks)
+    units = _units(plan)
     return PlanInfo(
         plan_id=plan_id,
         code_version=plan.code_version,
@@ -285,6 +315,9 @@ def plan_info(plan: Plan, plan_id: str) -> PlanInfo:
         estimated_seconds=estimate.shortest_seconds if known else None,
         work_seconds=estimate.work_seconds if known else None,
         unknown_count=estimate.unknown_count,
+        batch_count=sum(unit.batch_count for unit in units),
+        units=units,
+        skipped=_skipped(plan),
         tasks=[
             PlannedTaskInfo(
                 task_key=task.task_key,
@@ -295,12 +328,55 @@ def plan_info(plan: Plan, plan_id: str) -> PlanInfo:
                 inputs=[_input(given) for given in task.inputs],
                 reason=task.reason,
                 estimated_seconds=task.estimated_seconds,
+                batch=task.batch or None,
             )
             for task in plan.tasks[:MAX_LISTED]
         ],
         skips=[_skip(skip) for skip in plan.skips[:MAX_LISTED]],
         truncated=max(len(plan.tasks), len(plan.skips)) > MAX_LISTED,
     )
+
+
+def _units(plan: Plan) -> list[PlannedUnitInfo]:
+    """What runs, by unit, in the order in which it begins."""
+    reasons = {batching.unit: batching.reason for batching in plan.batching}
+    found: dict[str, list[Task]] = {}
+    for task in plan.tasks:
+        found.setdefault(task.unit, []).append(task)
+    return [_unit(unit, tasks, reasons.get(unit)) for unit, tasks in found.items()]
+
+
+def _unit(unit: str, tasks: list[Task], reason: str | None) -> PlannedUnitInfo:
+    batches = Counter(task.batch for task in tasks if task.batch)
+    is_known = any(task.estimated_seconds is not None for task in tasks)
+    return PlannedUnitInfo(
+        unit=unit,
+        outputs=[output.asset_key for output in tasks[0].outputs],
+        stage=tasks[0].stage,
+        task_count=len(tasks),
+        first=min(task.task_key for task in tasks),
+        last=max(task.task_key for task in tasks),
+        estimated_seconds=work_seconds(tasks) if is_known else None,
+        batch_count=len(batches),
+        largest_batch=max(batches.values(), default=1),
+        batching=reason,
+    )
+
+
+def _skipped(plan: Plan) -> list[SkippedAssetInfo]:
+    found: dict[tuple[str, SkipKind], list[str]] = {}
+    for skip in plan.skips:
+        found.setdefault((skip.asset_key, skip_kind(skip)), []).append(skip.partition_key)
+    return [
+        SkippedAssetInfo(
+            kind=_KINDS[kind], asset_key=asset, count=len(keys), first=_shown(min(keys)), last=_shown(max(keys))
+        )
+        for (asset, kind), keys in found.items()
+    ]
+
+
+def _shown(partition_key: str) -> str:
+    return partition_text(PartitionKey.parse(partition_key))
 
 
 def _skip(skip: Skip) -> SkipInfo:

@@ -1,4 +1,4 @@
-"""A driver: one process that runs tasks of one code version, one after the other, for one worker.
+"""A driver: one process that runs tasks of one code version, one after the other or in batches, for one worker.
 
 The main thread runs tasks: what users wrote expects to be there, and signals reach it. A second thread talks to the
 worker: it hears a cancellation while a task runs, and it beats. A process that is stopped, or that a library holds the
@@ -20,10 +20,12 @@ import subprocess
 import sys
 import threading
 import traceback
-from typing import Any, Final, NoReturn
+from collections.abc import Callable, Iterable
+from typing import Any, Final, NoReturn, TypeVar
 
 import msgspec
 
+from arco.core import Refused
 from arco.sdk import Cancelled
 from arco.worker._executor import Executor, PythonExecutor
 from arco.worker._messages import (
@@ -33,7 +35,6 @@ from arco.worker._messages import (
     FromDriver,
     FromWorker,
     Idle,
-    RaisedError,
     Ready,
     Report,
     Setup,
@@ -42,6 +43,7 @@ from arco.worker._messages import (
     decode_from_worker,
     pack,
 )
+from arco.worker._raised import describe, text_of
 
 __all__ = ["main"]
 
@@ -49,9 +51,9 @@ FD_VARIABLE: Final = "ARCO_DRIVER_FD"
 CANCEL_SIGNAL: Final = signal.SIGUSR2
 MAX_BEAT_SECONDS: Final = 2.0
 SIGNAL_SECONDS: Final = 3.0
-"""What a task on an engine elsewhere gets to end by the end of its work there, before it is ended here."""
-MAX_TEXT: Final = 100_000
+"""What tasks on an engine elsewhere get to end by the end of their work there, before they are ended here."""
 
+T = TypeVar("T")
 _task_decoder: Final = msgspec.msgpack.Decoder(Task)
 
 
@@ -101,12 +103,12 @@ class Driver:
     def __init__(self, channel: Channel) -> None:
         self._channel = channel
         self._pid = os.getpid()
-        self._tasks: queue.SimpleQueue[Task] = queue.SimpleQueue()
-        self._current: Task | None = None
+        self._batches: queue.SimpleQueue[tuple[Task, ...]] = queue.SimpleQueue()
+        self._current: tuple[Task, ...] = ()
         self._executor: Executor | None = None
-        """Of the current task."""
+        """Of the current tasks."""
         self._cancelled = ""
-        """Id of the attempt that shall end."""
+        """Id of the first attempt of the batch that shall end."""
         self._interruptible = False
 
     def serve(self) -> NoReturn:
@@ -116,7 +118,7 @@ class Driver:
         try:
             executors.python.unpack()
         except BaseException as error:  # noqa: BLE001 - the worker must hear of whatever went wrong
-            self._channel.send(Ready(error=_text_of(error)))
+            self._channel.send(Ready(error=text_of(error)))
             os._exit(1)
         surroundings.remember()
         os.register_at_fork(after_in_child=self._channel.close)
@@ -124,27 +126,45 @@ class Driver:
         threading.Thread(target=self._listen, name="arco-driver", daemon=True).start()
         self._channel.send(Ready())
         while True:
-            task = self._tasks.get()
-            report = self._run(executors, task, setup.folder)
-            _flush()
-            self._send_report(report)
-            self._current = self._executor = None
+            self._carry_out(executors, self._batches.get(), setup.folder)
+            self._current, self._executor = (), None
             self._channel.send(Idle(executors.unfit or surroundings.unfit(executors.children)))
 
-    def _run(self, executors: "Executors", task: Task, folder: str) -> Report:
+    def _carry_out(self, executors: "Executors", tasks: tuple[Task, ...], folder: str) -> None:
+        """Run tasks and report on each as it is done. Those that nothing was said of ended with what was raised."""
+        left = [task.attempt_id for task in tasks]
+        error: BaseException = Refused(
+            "the driver says nothing of this task; this is a fault of Arco, please report it"
+        )
         try:
-            self._interruptible = True
-            self._check_cancelled(task)
-            self._executor = executors.of(task)
-            report = self._executor.run(task, self)
-            self._check_cancelled(task)
+            reports = self._run(lambda: iter(self._reports(executors, tasks)))
+            while (report := self._run(lambda: next(reports, None))) is not None:
+                self._end_fork(None)
+                if report.attempt_id in left:
+                    left.remove(report.attempt_id)
+                    self._send_report(report)
+        except BaseException as raised:  # noqa: BLE001 - whatever users raise, SystemExit included, is a result
             self._interruptible = False
-        except BaseException as error:  # noqa: BLE001 - whatever users raise, SystemExit included, is a result
-            self._interruptible = False
-            self._end_fork(error)
-            report = Report(task.attempt_id, is_cancelled=self.cancelled(), error=describe(error, folder))
+            self._end_fork(raised)
+            error = raised
         self._end_fork(None)
-        return report
+        cancelled, described = self.cancelled(), describe(error, folder)
+        for attempt_id in left:
+            is_lost = len(tasks) > 1 and not cancelled
+            self._send_report(Report(attempt_id, error=described, is_cancelled=cancelled, is_lost=is_lost))
+
+    def _reports(self, executors: "Executors", tasks: tuple[Task, ...]) -> Iterable[Report]:
+        executor = self._executor = executors.of(tasks[0])
+        return executor.run_batch(tasks, self) if len(tasks) > 1 else (executor.run(tasks[0], self),)
+
+    def _run(self, work: Callable[[], T]) -> T:
+        """Run users' code, which a cancellation may interrupt."""
+        self._interruptible = True
+        self._check_cancelled()
+        found = work()
+        self._check_cancelled()
+        self._interruptible = False
+        return found
 
     def _end_fork(self, error: BaseException | None) -> None:
         """A fork of the task that came back from it ends here: only the original reports."""
@@ -159,17 +179,18 @@ class Driver:
     # What a task hears and says (`Signals`)
 
     def cancelled(self) -> bool:
-        return self._current is not None and self._current.attempt_id == self._cancelled
+        return bool(self._current) and self._current[0].attempt_id == self._cancelled
 
     def heartbeat(self) -> None:
         executor = self._executor
         self._channel.send(Beat(executor.progress() if executor is not None else None))
 
-    def _check_cancelled(self, task: Task) -> None:
-        if self._cancelled == task.attempt_id:
+    def _check_cancelled(self) -> None:
+        if self.cancelled():
             raise Cancelled
 
     def _send_report(self, report: Report) -> None:
+        _flush()
         try:
             self._channel.send(report)
         except ValueError as error:
@@ -184,14 +205,14 @@ class Driver:
     def _listen(self) -> None:
         try:
             while True:
-                task = self._current
-                beat = min(task.heartbeat_seconds / 4, MAX_BEAT_SECONDS) if task is not None else None
+                tasks = self._current
+                beat = min(tasks[0].heartbeat_seconds / 4, MAX_BEAT_SECONDS) if tasks else None
                 message = self._channel.receive(beat)
                 if message is None:
                     self.heartbeat()
                 elif isinstance(message, Start):
-                    self._current = _task_decoder.decode(message.task)
-                    self._tasks.put(self._current)
+                    self._current = tuple(_task_decoder.decode(task) for task in message.tasks)
+                    self._batches.put(self._current)
                 elif isinstance(message, Cancel):
                     self._cancel(message)
         except (EOFError, OSError):
@@ -199,21 +220,21 @@ class Driver:
             os.killpg(0, signal.SIGKILL)
 
     def _cancel(self, message: Cancel) -> None:
-        task = self._current
-        if task is None or task.attempt_id != message.attempt_id:
+        tasks = self._current
+        if message.attempt_id not in [task.attempt_id for task in tasks]:
             return
-        self._cancelled = message.attempt_id
+        self._cancelled = tasks[0].attempt_id
         executor = self._executor
-        if executor is not None and executor.interrupt(message.attempt_id):
-            later = threading.Timer(SIGNAL_SECONDS, self._signal, (task,))
+        if executor is not None and executor.interrupt():
+            later = threading.Timer(SIGNAL_SECONDS, self._signal, (tasks,))
             later.daemon = True
             later.start()
         else:
-            self._signal(task)
+            self._signal(tasks)
 
-    def _signal(self, task: Task) -> None:
+    def _signal(self, tasks: tuple[Task, ...]) -> None:
         ident = threading.main_thread().ident
-        if ident is not None and self._current is task:
+        if ident is not None and self._current is tasks:
             signal.pthread_kill(ident, CANCEL_SIGNAL)
 
 
@@ -316,34 +337,3 @@ def _flush() -> None:
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(Exception):  # a task may have closed or replaced it
             stream.flush()
-
-
-# Exceptions as values
-
-
-def describe(error: BaseException, folder: str) -> RaisedError:
-    lineage = tuple(f"{kind.__module__}.{kind.__qualname__}" for kind in type(error).__mro__ if kind is not object)
-    message = _text_of(error)
-    if isinstance(error, SystemExit):
-        message = f"the code called sys.exit({message}); return a value or raise an exception instead"
-    return RaisedError(lineage, message[:MAX_TEXT], _traceback(error, folder)[-MAX_TEXT:])
-
-
-def _text_of(error: BaseException) -> str:
-    try:
-        return str(error) or type(error).__name__
-    except Exception:  # noqa: BLE001 - their text is users' code too
-        return f"{type(error).__name__}, whose text cannot be made"
-
-
-def _traceback(error: BaseException, folder: str) -> str:
-    """The traceback from where users' code begins, with paths as in their project."""
-    ours = os.path.dirname(__file__)
-    place = error.__traceback__
-    while place is not None and place.tb_frame.f_code.co_filename.startswith(ours):
-        place = place.tb_next
-    try:
-        text = "".join(traceback.format_exception(type(error), error, place or error.__traceback__))
-    except Exception:  # noqa: BLE001 - formatting it runs users' code too
-        text = type(error).__name__
-    return text.replace(f"{folder}/", "") if folder else text

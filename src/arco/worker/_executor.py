@@ -1,4 +1,4 @@
-"""`Executor`: how a task is carried out inside a driver. `PythonExecutor` calls a function in this process and hands it
+"""`Executor`: how tasks are carried out inside a driver. `PythonExecutor` calls a function in this process and hands it
 plain values; `arco.worker._spark` has the one that hands it DataFrames.
 
 A task is: load what it reads, call what makes it, store what that returned, look at it with the checks. Nothing is
@@ -11,7 +11,7 @@ import inspect
 import os
 import sys
 import threading
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Final, Protocol
@@ -26,7 +26,7 @@ from arco.assets import (
     partition_text,
 )
 from arco.core import Invalid, LostObject, PartitionKey
-from arco.sdk import CheckResult, Context, add_to_path, find_asset, find_check, unpack_code
+from arco.sdk import Cancelled, CheckResult, Context, add_to_path, find_asset, find_check, unpack_code
 from arco.spark import Progress
 from arco.worker._errors import ImportFailed, SecretMissing
 from arco.worker._measuring import EMPTY, Table, measured, views_of
@@ -42,9 +42,10 @@ from arco.worker._messages import (
     Task,
     WrittenOutput,
 )
+from arco.worker._raised import describe
 from arco.worker._values import Stored, load_value, store_value
 
-__all__ = ["Executor", "Files", "PythonExecutor", "Signals", "context_of", "is_many"]
+__all__ = ["Executor", "Files", "PythonExecutor", "Signals", "context_of", "is_many", "one_by_one"]
 
 PUT_ATTEMPTS: Final = 5
 READ_AT_ONCE: Final = 8
@@ -68,13 +69,38 @@ class Executor(Protocol):
         """Carry a task out; raises what it raised."""
         ...
 
-    def interrupt(self, attempt_id: str) -> bool:
-        """Have what runs elsewhere for an attempt end; whether there is such a place. Another thread calls this."""
+    def interrupt(self) -> bool:
+        """Have what runs elsewhere for it end; whether there is such a place. Another thread calls this."""
         ...
 
     def progress(self) -> Progress | None:
-        """How far the task has come, as far as that is known. Another thread calls this."""
+        """How far what runs has come, as far as that is known. Another thread calls this."""
         ...
+
+    def run_batch(self, tasks: Sequence[Task], signals: Signals) -> Iterable[Report]:
+        """Carry several tasks of one unit out, and report on each as soon as it is known what became of it.
+
+        A task that failed by itself is a report with its error, and the others go on. What this raises is nobody's
+        fault in particular: the tasks of which nothing was said are tried again in smaller batches.
+        """
+        ...
+
+
+def one_by_one(
+    run: Callable[[Task, Signals], Report], tasks: Sequence[Task], signals: Signals, folder: str
+) -> Iterator[Report]:
+    """A batch for whoever cannot do better: its tasks one after the other, whatever becomes of each."""
+    pid = os.getpid()
+    for task in tasks:
+        try:
+            report = run(task, signals)
+        except Cancelled:
+            raise
+        except BaseException as error:
+            if os.getpid() != pid:
+                raise  # a fork that the task made: it is not the one that reports
+            report = Report(task.attempt_id, error=describe(error, folder))
+        yield report
 
 
 class PythonExecutor:
@@ -114,11 +140,14 @@ class PythonExecutor:
                 measured.append(found)
         return Report(task.attempt_id, outputs=tuple(outputs), checks=tuple(checks), measured=tuple(measured))
 
-    def interrupt(self, attempt_id: str) -> bool:
+    def interrupt(self) -> bool:
         return False
 
     def progress(self) -> Progress | None:
         return None
+
+    def run_batch(self, tasks: Sequence[Task], signals: Signals) -> Iterable[Report]:
+        return one_by_one(self.run, tasks, signals, self._setup.folder)
 
     def _context(self, task: Task, signals: Signals) -> Context:
         return context_of(task, signals)

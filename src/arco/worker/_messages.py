@@ -3,11 +3,11 @@
     worker                          driver
       | Setup  ----------------------> | unpacks the code
       | <---------------------- Ready  |
-      | Start  ----------------------> | runs one task
+      | Start  ----------------------> | runs one task, or the tasks of a batch
       | <----------------------- Beat  | again and again, as long as it lives
       | Cancel ----------------------> | (if it shall end early)
-      | <--------------------- Report  | what became of the task
-      | <----------------------- Idle  | whether it may run another one
+      | <--------------------- Report  | what became of a task; one for each, as soon as it is known
+      | <----------------------- Idle  | whether it may run others
 
 They talk over a socket of their own: standard output belongs to what users wrote.
 """
@@ -130,12 +130,13 @@ class Setup(msgspec.Struct, frozen=True, tag=True):
 
 
 class Start(msgspec.Struct, frozen=True, tag=True):
-    task: msgspec.Raw
-    """A `Task`, encoded once more: whoever sends it has an envelope."""
+    tasks: tuple[msgspec.Raw, ...]
+    """Each a `Task`, encoded once more: whoever sends it has an envelope."""
 
 
 class Cancel(msgspec.Struct, frozen=True, tag=True):
     attempt_id: str
+    """One of those that run; all of them end."""
     reason: str
 
 
@@ -217,6 +218,8 @@ class Report(msgspec.Struct, frozen=True, tag=True):
     attempt_id: str
     error: RaisedError | None = None
     is_cancelled: bool = False
+    is_lost: bool = False
+    """The batch broke with this error, and nobody can tell which of its tasks is to blame."""
     outputs: tuple[WrittenOutput, ...] = ()
     seen: tuple[SeenVersion, ...] = ()
     checks: tuple[CheckAnswer, ...] = ()

@@ -109,9 +109,12 @@ def failed(envelope: Envelope, error: RaisedError, times: Times, log: TaskLog | 
     return _end(envelope, Outcome.FAILED, times, log, failure)
 
 
-def lost(envelope: Envelope, error: DriverLost, times: Times, log: TaskLog | None, mask: Mask) -> FinishTask:
+def lost(
+    envelope: Envelope, error: DriverLost, times: Times, log: TaskLog | None, mask: Mask, traceback: str = ""
+) -> FinishTask:
     """The end of an attempt whose process is gone: always worth another one, whatever classes the retries name."""
-    end = failed(envelope, as_raised(error), times, log, mask)
+    raised = msgspec.structs.replace(as_raised(error), traceback=traceback)
+    end = failed(envelope, raised, times, log, mask)
     failure = msgspec.structs.replace(end.failure, retryable=True) if end.failure else None
     return msgspec.structs.replace(end, failure=failure)
 

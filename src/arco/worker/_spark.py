@@ -59,6 +59,8 @@ class SparkExecutor(PythonExecutor):
         self._session: Any = None
         self._busy = threading.Event()
         """A task runs."""
+        self._tag = ""
+        """What everything carries that Spark does for what runs."""
         self._progress: Progress | None = None
         self._told: dict[str, str] = {}
         """What the files that the task reads belong to."""
@@ -68,7 +70,8 @@ class SparkExecutor(PythonExecutor):
     def run(self, task: Task, signals: Signals) -> Report:
         application = self._application or self._start()
         try:
-            self._session = application.open(task.attempt_id, task.definitions[0].spark_conf)
+            self._tag = task.attempt_id
+            self._session = application.open(self._tag, task.definitions[0].spark_conf)
             self._busy.set()
             return super().run(task, signals)
         except Cancelled:
@@ -79,16 +82,16 @@ class SparkExecutor(PythonExecutor):
             raise self._reported(application, error) from error
         finally:
             self._busy.clear()
-            self._session, self._progress, self._told, self._frames = None, None, {}, {}
+            self._session, self._tag, self._progress, self._told, self._frames = None, "", None, {}, {}
             if not self.unfit:
                 self._close(application)
 
-    def interrupt(self, attempt_id: str) -> bool:
-        application = self._application
-        if application is None:
+    def interrupt(self) -> bool:
+        application, tag = self._application, self._tag
+        if application is None or not tag:
             return False
         with contextlib.suppress(Exception):  # what cannot be asked any more is ended as a whole
-            application.interrupt(attempt_id)
+            application.interrupt(tag)
         return True
 
     def progress(self) -> Progress | None:

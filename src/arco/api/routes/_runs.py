@@ -22,6 +22,7 @@ from arco.servo import (
     list_tasks,
     plan_info,
     run_detail,
+    run_progress,
     task_detail,
     trigger_fingerprint,
 )
@@ -33,6 +34,7 @@ from arco.wire import (
     RunCancel,
     RunDetail,
     RunExplanation,
+    RunProgress,
     RunRequestBody,
     RunSummary,
     RunTriggeredAnswer,
@@ -72,6 +74,9 @@ def _request(body: RunRequestBody, at: int) -> RunRequest:
         tags=body.tags,
         run_key=body.run_key,
         at=at,
+        window=body.window,
+        partition_keys=tuple(body.partition_keys),
+        batch=body.batch,
     )
 
 
@@ -139,6 +144,12 @@ async def get_run(reads: ReadsDep, run_id: RunId) -> RunDetail:
     return await reads.activity(lambda view: run_detail(view, run_id))
 
 
+@runs.get("/runs/{run_id}/progress")
+async def get_run_progress(reads: ReadsDep, run_id: RunId) -> RunProgress:
+    """How the tasks of a run stand, counted by asset."""
+    return await reads.activity(lambda view: run_progress(view, run_id))
+
+
 @runs.get("/runs/{run_id}/tasks")
 async def list_run_tasks(
     reads: ReadsDep,
@@ -176,9 +187,9 @@ async def get_task_log(
     if not tried:
         raise NotFound(f"the task {task} has no attempt {attempt or 1} yet; it has {len(detail.attempts)} so far")
     last = tried[-1]
-    part = await read_log(
-        reads.caller.workspace.handle(Role.READER), run_id, last.attempt_id, chunk, max_chunks=LOG_CHUNKS
-    )
+    # Those of a batch have one log.
+    kept = last.batch_id or last.attempt_id
+    part = await read_log(reads.caller.workspace.handle(Role.READER), run_id, kept, chunk, max_chunks=LOG_CHUNKS)
     # A worker that was given up told nobody how many chunks it wrote: then they end where one is missing.
     read_all = part.next_chunk < chunk + LOG_CHUNKS if last.log_chunks is None else part.next_chunk >= last.log_chunks
     return TaskLogPage(

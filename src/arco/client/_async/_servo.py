@@ -25,6 +25,7 @@ from arco.wire import (
     RunCancel,
     RunDetail,
     RunExplanation,
+    RunProgress,
     RunRequestBody,
     RunSummary,
     RunTriggeredAnswer,
@@ -197,6 +198,11 @@ class AsyncServoCalls(AsyncCalls):
 
     async def get_run(self, run_id: str, **options: Unpack[Reading]) -> RunDetail:
         return await self._connection.read(path_of(f"{RUNS}/{{run_id}}", run_id=run_id), RunDetail, {}, options)
+
+    async def get_run_progress(self, run_id: str, **options: Unpack[Reading]) -> RunProgress:
+        """How the tasks of a run stand, counted by asset."""
+        path = path_of(f"{RUNS}/{{run_id}}/progress", run_id=run_id)
+        return await self._connection.read(path, RunProgress, {}, options)
 
     def list_run_tasks(
         self, run_id: str, state: TaskState | None = None, *, limit: int | None = None, **options: Unpack[Reading]
