@@ -58,7 +58,7 @@ class Data:
                 for output, path in zip(result.outputs, written, strict=True)
             )
             result = msgspec.structs.replace(result, outputs=outputs)
-        await self.world.servo.work.finish(result, WORKER, 0)
+        await self.world.servo.work.finish([result], WORKER)
         return written
 
     async def make(self, selection: str = "s.a", **fields: Any) -> str:

@@ -58,7 +58,7 @@ def with_files(files: dict[str, bytes | None], work: Callable[[Made], Awaitable[
                 await world.workspace.handle(Role.WORKER).put(file.path, data, only_if_absent=True)
         result = result_of(envelope, world.runtime.now())
         outputs = (msgspec.structs.replace(result.outputs[0], files=told),)
-        await world.servo.work.finish(msgspec.structs.replace(result, outputs=outputs), WORKER, 0)
+        await world.servo.work.finish([msgspec.structs.replace(result, outputs=outputs)], WORKER)
         await work(Made(world, place.asset_id, place.materialization_id, [file.path for file in told]))
 
     run_world(main, deployed=project({"s.a": []}))

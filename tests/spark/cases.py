@@ -100,9 +100,10 @@ def build(spark: "SparkSession", case: Case, change: Change = lambda frame, name
 def _frame(spark: "SparkSession", schema: str) -> "DataFrame":
     """A few rows that differ in every column, the same in every run."""
     from pyspark.sql.pandas.types import to_arrow_schema
-    from pyspark.sql.types import _parse_datatype_string
+    from pyspark.sql.types import StructType, _parse_datatype_string
 
     fields = _parse_datatype_string(schema)
+    assert isinstance(fields, StructType)
     chance = Random(schema)
     rows = [{field.name: _value(field.dataType.simpleString(), chance) for field in fields} for _ in range(ROWS)]
     return spark.createDataFrame(pa.Table.from_pylist(rows, to_arrow_schema(fields)))

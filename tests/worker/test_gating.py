@@ -58,7 +58,7 @@ async def carry_out(world: World, envelope: Envelope, numbers: Mapping[str, int]
     report = Report(envelope.attempt_id, outputs=tuple(outputs), measured=tuple(measured))
     now = world.runtime.now()
     result = finished(envelope, report, Times(now - MINUTE, now), None, Mask(()))
-    await world.servo.work.finish(result, WORKER)
+    await world.servo.work.finish([result], WORKER)
 
 
 async def run_all(world: World, numbers: Mapping[str, int]) -> str:

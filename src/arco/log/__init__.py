@@ -23,7 +23,7 @@ from arco.log._gateway import Forwarder, Gateway, InProcessForwarder
 from arco.log._hint import Hint, HintFile, OwnerHint, is_http
 from arco.log._owner import Owner
 from arco.log._reader import Unknown, check_segment, read_log
-from arco.log._registry import EventRegistry, EventType, Upcaster
+from arco.log._registry import EventRegistry, EventType, Upcaster, unchanged
 from arco.log._secrets import check_no_secret, may_hold_secret
 from arco.log._segment import (
     FIRST_LINK,
@@ -96,4 +96,5 @@ __all__ = [
     "position_of",
     "read_log",
     "segment_text",
+    "unchanged",
 ]

@@ -13,9 +13,14 @@ import msgspec
 
 from arco.core import Invalid
 
-__all__ = ["EventRegistry", "EventType", "Upcaster"]
+__all__ = ["EventRegistry", "EventType", "Upcaster", "unchanged"]
 
 Upcaster = Callable[[dict[str, Any]], dict[str, Any]]
+
+
+def unchanged(payload: dict[str, Any]) -> dict[str, Any]:
+    """The upcaster of an older payload that only lacks what has a default."""
+    return payload
 
 
 @dataclass(frozen=True)

@@ -252,7 +252,7 @@ class DriverProcess:
                     self.progress = message.progress
                 elif isinstance(message, Report):
                     self._report(message)
-                elif isinstance(message, Ready) and not self._answer.done():
+                elif not self._answer.done():
                     self._answer.set_result(message)
 
     def _report(self, report: Report) -> None:

@@ -22,7 +22,7 @@ from arco.domains.execution import (
 from arco.domains.lineage import LINEAGE_RECORDED, LineageRecorded
 from arco.domains.orchestration.plan import Plan
 from arco.domains.quality import CHECK_EXECUTED, CheckExecuted
-from arco.log import EventType, Instant
+from arco.log import EventType, Instant, unchanged
 
 __all__ = [
     "ATTEMPT_REAPED",
@@ -227,11 +227,6 @@ class DispatchEnqueued(Fact, frozen=True):
     dispatch_id: str
 
 
-def _same(payload: dict[str, Any]) -> dict[str, Any]:
-    """An older payload that only lacks what has a default."""
-    return payload
-
-
 def _parts(event: TaskFinished) -> Iterator[tuple[str, Any]]:
     yield from ((MATERIALIZATION_COMPLETED.name, part) for part in event.outputs)
     yield from ((MATERIALIZATION_FAILED.name, part) for part in event.failed)
@@ -241,10 +236,12 @@ def _parts(event: TaskFinished) -> Iterator[tuple[str, Any]]:
         yield LINEAGE_RECORDED.name, event.lineage
 
 
-RUN_TRIGGERED = EventType("RunTriggered", RunTriggered, 2, {1: _same}, audit=("TriggerRun", "run"))
-PLAN_CREATED = EventType("PlanCreated", PlanCreated, 2, {1: _same}, attachment=Plan)
-TASK_CLAIMED = EventType("TaskClaimed", TaskClaimed, 2, {1: _same})
-TASK_FINISHED = EventType("TaskFinished", TaskFinished, time=lambda event: event.finished_at, parts=_parts)
+RUN_TRIGGERED = EventType("RunTriggered", RunTriggered, 2, {1: unchanged}, audit=("TriggerRun", "run"))
+PLAN_CREATED = EventType("PlanCreated", PlanCreated, 2, {1: unchanged}, attachment=Plan)
+TASK_CLAIMED = EventType("TaskClaimed", TaskClaimed, 2, {1: unchanged})
+TASK_FINISHED = EventType(
+    "TaskFinished", TaskFinished, 2, {1: unchanged}, time=lambda event: event.finished_at, parts=_parts
+)
 ATTEMPT_REAPED = EventType("AttemptReaped", AttemptReaped)
 RUN_CANCELLED = EventType("RunCancelled", RunCancelled, audit=("CancelRun", "run"))
 DISPATCH_REQUESTED = EventType("DispatchRequested", DispatchRequested)
