@@ -37,7 +37,6 @@ from arco.servo._controllers import CANCEL_GRACE, GRACE
 from arco.servo._loop import LISTENING, Controllers
 from arco.storage import MemoryStore
 from tests.doubles import START, FakeRuntime, FaultyStore, run
-from tests.runtime.peers import Wires
 from tests.servo.world import ASKED, SCOPE, SECRET, WORKER, World, callback, chain, fan, project, run_world
 
 HOUR = 3600.0
@@ -542,40 +541,3 @@ def test_a_worker_that_begins_anew_gives_up_only_what_its_earlier_lives_had() ->
         assert (await world.servo.runs.cancel(run_id, "enough", ASKED)).operation
 
     run_world(work, deployed=project({"n.a0000": [], "n.a0001": []}))
-
-
-def test_an_owner_that_stood_still_hears_what_beat_elsewhere_before_it_gives_up_anything() -> None:
-    """Another process took the lead meanwhile and nothing was appended: the hint names it, though this one owns."""
-
-    async def go() -> None:
-        store, runtime = MemoryStore(), FakeRuntime()
-        await init_workspace(store, SCOPE, runtime)
-        wires = Wires(runtime)
-        async with AsyncExitStack() as stack:
-            worlds = []
-            for address in ("http://one", "http://two"):
-                opening = Workspace.open(
-                    store, SCOPE, runtime, test_store=False, compact=False, address=address, peers=wires
-                )
-                wires.found[address] = await stack.enter_async_context(await opening)
-                worlds.append(World(wires.found[address], runtime, store))
-            one, other = worlds
-            await one.deploy(project(chain(1)))
-            run_id = await one.trigger()
-            (claimed,) = await one.claim()
-            log = one.workspace.logs["activity"]
-            await one.servo.controllers.step()
-            wires.cut.add("http://one")
-            await other.workspace.logs["activity"].announce()
-            wires.cut.clear()
-            assert (await log._hint.read()).address == "http://two"
-            await runtime.sleep(DEAD + 1)
-            await one.servo.controllers.step()
-            assert await one.states(run_id) == {"n.a0000": "RUNNING"}
-            assert (await log._hint.read()).address == "http://one"
-            await one.servo.work.beat_here([callback(claimed)])
-            await runtime.sleep(DEAD + 1)
-            await one.servo.controllers.step()
-            assert await one.states(run_id) == {"n.a0000": "RETRY_WAIT"}
-
-    run(go())

@@ -51,7 +51,7 @@ class Plane:
 
     def add_batch(self, *envelopes: Envelope) -> list[Envelope]:
         """Envelopes that were claimed together; as they are handed out."""
-        batch = [msgspec.structs.replace(one, batch_id=envelopes[0].attempt_id) for one in envelopes]
+        batch = [_in_batch(one, envelopes[0].attempt_id) for one in envelopes]
         self._batches.append([sign_envelope(SECRET, envelope) for envelope in batch])
         return batch
 
@@ -96,6 +96,17 @@ class Plane:
     async def code(self, sha256: str) -> bytes:
         self.fetched.append(sha256)
         return self.archives[sha256]
+
+
+def _in_batch(envelope: Envelope, batch_id: str) -> Envelope:
+    outputs = [
+        msgspec.structs.replace(
+            place,
+            location=data_location(place.asset_id, place.partition_id, place.materialization_id, batch_id),
+        )
+        for place in envelope.outputs
+    ]
+    return msgspec.structs.replace(envelope, batch_id=batch_id, outputs=tuple(outputs))
 
 
 class World:

@@ -43,6 +43,14 @@ class WarmWorld(World):
     def give(self, envelope: Envelope) -> None:
         self._loop.call_soon_threadsafe(self.plane.add, envelope)
 
+    def give_batch(self, *envelopes: Envelope) -> list[Envelope]:
+        """Let envelopes be claimed together; as they are handed out."""
+
+        async def add() -> list[Envelope]:
+            return self.plane.add_batch(*envelopes)
+
+        return asyncio.run_coroutine_threadsafe(add(), self._loop).result()
+
     def result(self, envelope: Envelope) -> FinishTask:
         """The result of an envelope that was given."""
         return asyncio.run_coroutine_threadsafe(self._result(envelope), self._loop).result()

@@ -252,6 +252,8 @@ class AssetDefinition(Value, frozen=True):
     engine: Engine = Engine.PYTHON
     spark_conf: dict[str, str] = {}
     """Settings of the Spark session that makes it."""
+    one_plan: bool = False
+    """Its author says that one plan over many partitions gives each of them what a plan over it alone would give."""
     description: str = ""
     owners: tuple[str, ...] = ()
     tags: dict[str, str] = {}

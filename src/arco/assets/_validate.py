@@ -236,7 +236,11 @@ def _units(project: Project) -> Iterator[Problem]:
     first: dict[str, AssetDefinition] = {}
     shared: tuple[tuple[str, Callable[[AssetDefinition], object]], ...] = (
         ("partitions", lambda asset: asset.partitions),
-        ("function", lambda asset: (asset.kind, asset.function, asset.sql, asset.engine, asset.spark_conf)),
+        (
+            "function",
+            lambda asset: (asset.kind, asset.function, asset.sql),
+        ),
+        ("settings of Spark", lambda asset: (asset.engine, asset.spark_conf, asset.one_plan)),
         ("dependencies", lambda asset: asset.dependencies),
         ("retries", lambda asset: asset.retries),
         ("time-outs", lambda asset: (asset.timeout_seconds, asset.heartbeat_seconds)),

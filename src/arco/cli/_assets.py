@@ -99,6 +99,7 @@ def _definition_facts(asset: AssetDefinition) -> list[tuple[str, object]]:
         ("made by", asset.function or None),
         ("made on", "Spark" if asset.is_on_spark else None),
         ("Spark settings", asset.spark_conf),
+        ("many partitions", "by one plan, as its author says" if asset.one_plan else None),
         ("defined", f"{asset.file}:{asset.line}" if asset.file else None),
         ("made with", asset.unit if asset.unit not in ("", asset.key) else None),
         ("made of", made_of),

@@ -33,7 +33,7 @@ from arco.assets import Mapping as PartitionMapping
 from arco.assets import Retries as RetriesDefinition
 from arco.core import AssetKey, Invalid, shown
 from arco.sdk._check import Check
-from arco.sdk._engine import engine_of, spark_conf_of
+from arco.sdk._engine import engine_of, one_plan_of, spark_conf_of
 from arco.sdk._registry import ASSETS
 from arco.sdk._values import (
     GATING,
@@ -122,6 +122,7 @@ def define(
     sql: str = "",
     engine: Engine | str | None = None,
     spark_conf: Mapping[str, Any] | None = None,
+    one_plan: bool = False,
 ) -> Asset[..., Any]:
     """The asset of a function, registered. `outputs` has the arguments of each asset the function makes."""
     namespace = namespace or str(where.names.get("__namespace__", ""))
@@ -140,6 +141,7 @@ def define(
         "sql": sql,
         "engine": made_by,
         "spark_conf": spark_conf_of(where, made_by, spark_conf),
+        "one_plan": one_plan_of(where, made_by, bool(dimensions), one_plan),
         "dependencies": _dependencies(where, parameters, deps, ins or {}, dimensions, has_sql=function is None),
         "partitions": dimensions,
         "retries": _retries(where, retries),

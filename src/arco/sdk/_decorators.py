@@ -19,7 +19,7 @@ _OUTPUT = ("name", "description", "owners", "tags", "schema", "checks", "gating"
 _OUTSIDE = ("name", "description", "owners", "tags", "schema", "renamed_from")
 _RUNNING = ("partitions", "retries", "timeout", "heartbeat", "secrets")
 _INPUTS = ("deps", "ins")
-_ENGINE = ("engine", "spark_conf")
+_ENGINE = ("engine", "spark_conf", "one_plan")
 
 Checks = Iterable[AnyCheck]
 Seconds = float | timedelta
@@ -51,6 +51,7 @@ def asset(
     renamed_from: str | Iterable[str] = (),
     engine: Engine | str | None = None,
     spark_conf: Conf | None = None,
+    one_plan: bool = False,
 ) -> Callable[[Callable[P, R]], Asset[P, R]]: ...
 
 
@@ -58,7 +59,8 @@ def asset(function: Callable[..., Any] | None = None, /, **arguments: Any) -> An
     """Make a function an asset. Its parameters are its dependencies, its docstring is the description.
 
     It runs on Spark if a parameter or the result is annotated as Spark's DataFrame, or `engine="spark"` says so;
-    `spark_conf` are settings of its session.
+    `spark_conf` are settings of its session. `one_plan=True` says that many partitions may be made by one plan, where
+    Arco cannot prove it: that no row depends on rows of two partitions, and the partition's columns reach the result.
     """
     known = ("namespace", *_OUTPUT, *_INPUTS, *_RUNNING, *_ENGINE)
 
@@ -113,6 +115,7 @@ def multi_asset(
     secrets: Iterable[SecretRef] = (),
     engine: Engine | str | None = None,
     spark_conf: Conf | None = None,
+    one_plan: bool = False,
 ) -> Callable[[Callable[P, R]], Asset[P, R]]: ...
 
 
@@ -161,6 +164,7 @@ def sql_asset(
     secrets: Iterable[SecretRef] = (),
     renamed_from: str | Iterable[str] = (),
     spark_conf: Conf | None = None,
+    one_plan: bool = False,
 ) -> Callable[[Callable[P, str]], Asset[P, str]]: ...
 
 
@@ -185,6 +189,7 @@ def sql_asset(
     secrets: Iterable[SecretRef] = (),
     renamed_from: str | Iterable[str] = (),
     spark_conf: Conf | None = None,
+    one_plan: bool = False,
 ) -> Asset[..., str]: ...
 
 
@@ -195,7 +200,7 @@ def sql_asset(function: Callable[..., Any] | None = None, /, **arguments: Any) -
     of each parameter. A partition's values are parameters of the query, by dimension: `:date`; for time windows also
     `:date_start` and `:date_end`.
     """
-    known = ("namespace", "sql", "spark_conf", *_OUTPUT, *_INPUTS, *_RUNNING)
+    known = ("namespace", "sql", "spark_conf", "one_plan", *_OUTPUT, *_INPUTS, *_RUNNING)
 
     def decorate(function: Callable[..., Any]) -> Asset[..., Any]:
         where = _where("sql_asset", function, arguments, known)

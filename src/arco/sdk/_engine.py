@@ -16,7 +16,7 @@ from arco.assets import Engine
 from arco.core import shown
 from arco.sdk._where import Where
 
-__all__ = ["engine_of", "spark_conf_of"]
+__all__ = ["engine_of", "one_plan_of", "spark_conf_of"]
 
 _DOTTED = re.compile(r"[A-Za-z_][\w.]*")
 _FRAME = re.compile(r"pyspark\.sql(\.\w+)*\.DataFrame")
@@ -54,6 +54,14 @@ def spark_conf_of(where: Where, engine: Engine, conf: Mapping[Any, Any] | None) 
             where.refuse(f"the setting {name} is of type {type(value).__name__}", "use text, a number, True or False")
         written[name] = str(value).lower() if isinstance(value, bool) else str(value)
     return dict(sorted(written.items()))
+
+
+def one_plan_of(where: Where, engine: Engine, has_partitions: bool, said: bool) -> bool:
+    if not isinstance(said, bool):
+        where.refuse(f"one_plan is {shown(str(said))}", "write one_plan=True")
+    if said and (engine is not Engine.SPARK or not has_partitions):
+        where.refuse("one_plan is said of an asset without partitions, or not on Spark", "remove it")
+    return said
 
 
 def _is_frame(annotation: Any, names: Mapping[str, Any], file: str, depth: int = 0) -> bool:

@@ -34,6 +34,9 @@ BATCH_ROWS: Final = 50_000_000
 BATCH_BYTES: Final = 2 << 30
 """What one job should have to write, by rows and by bytes."""
 
+TOGETHER: Final = "together"
+"""What versions say that one plan over many partitions made."""
+
 _WHOLE: Final = 1_000_000
 """A full batch; tasks are parts of it. Whole numbers, so that every machine cuts alike."""
 
@@ -78,20 +81,38 @@ def _cut(tasks: Iterable[Task], whole: int, part: Callable[[Task], int]) -> Iter
         yield batch
 
 
-def batching_of(unit: str, tasks: Sequence[Task], asked: int, state: PlanningState) -> Batching | None:
+def batching_of(
+    unit: str, outputs: Sequence[AssetDefinition], tasks: Sequence[Task], asked: int, state: PlanningState
+) -> Batching | None:
     """Why tasks of a unit run together as they do; None if there is no question."""
     if len(tasks) < 2:
         return None
+    if asked == 1:
+        return Batching(unit, "one at a time, as asked for")
+    return Batching(unit, f"{_how_many(tasks, asked, state)}; {_how(outputs[0], tasks[0], state)}")
+
+
+def _how(asset: AssetDefinition, task: Task, state: PlanningState) -> str:
+    """What a batch runs as. Whether partitions mix is in the plan that Spark makes, so it is known once one ran."""
+    if asset.one_plan:
+        return "one plan over all of them, as its author says"
+    code_version, plan = state.plans.get(task.outputs[0].asset_id, ("", ""))
+    if not plan or code_version != asset.code_version:
+        return "one plan over all of them if Spark's plan proves that partitions do not mix, which shows when it runs"
+    if plan == TOGETHER:
+        return "one plan over all of them, because Spark's plan proves that partitions do not mix"
+    return f"a plan for each partition, because {plan}"
+
+
+def _how_many(tasks: Sequence[Task], asked: int, state: PlanningState) -> str:
     if asked:
-        return Batching(unit, "one at a time, as asked for" if asked == 1 else f"{asked} at a time, as asked for")
+        return f"{asked} at a time, as asked for"
     sizes = _Sizes(state)
     known = sum(sizes.of(task.outputs) is not None for task in tasks)
     if not known:
-        return Batching(unit, f"{DEFAULT_BATCH} at a time: none of it ran before, so nobody knows how large it is")
+        return f"{DEFAULT_BATCH} at a time: none of it ran before, so nobody knows how large it is"
     less = "" if known == len(tasks) else f", {len(tasks) - known} of unknown size"
-    return Batching(
-        unit, f"by the size it had before: up to {BATCH_ROWS:,} rows or {BATCH_BYTES >> 30} GiB a job{less}"
-    )
+    return f"by the size it had before: up to {BATCH_ROWS:,} rows or {BATCH_BYTES >> 30} GiB a job{less}"
 
 
 class _Sizes:

@@ -11,6 +11,7 @@ Nothing in it is secret but the callback token, which its text therefore does no
 
 import hashlib
 import hmac
+import re
 from collections.abc import Iterable
 from typing import Final
 
@@ -30,12 +31,19 @@ __all__ = [
     "inputs_fingerprint",
     "open_envelope",
     "sign_envelope",
+    "version_of_path",
 ]
 
 MAX_ENVELOPE_BYTES: Final = 16 << 20
 SKEW: Final = 5 * MINUTE
 """By how much the clock of the sender may be ahead."""
 
+VERSION_FOLDER: Final = "arco_version"
+"""The column by which a job over a batch puts rows into the folders of their versions."""
+
+_IN_FOLDER: Final = re.compile(
+    rf"data/([^/]+)/[^/]+/(?:{VERSION_FOLDER}=)?([0-7][0-9A-HJKMNP-TV-Z]{{25}})/.+", re.ASCII
+)
 _PREFIX: Final = b"env1."
 _HEAD: Final = len(_PREFIX) + 65
 
@@ -156,9 +164,17 @@ def open_envelope(secret: bytes, data: bytes, *, tenant: str, workspace: str, no
     return envelope
 
 
-def data_location(asset_id: str, partition_id: str, materialization_id: str) -> str:
-    """The folder of one version of a partition."""
+def data_location(asset_id: str, partition_id: str, materialization_id: str, batch_id: str = "") -> str:
+    """The folder of one version of a partition. Those of a batch lie together: one job writes them all."""
+    if batch_id:
+        return f"data/{asset_id}/{batch_id}/{VERSION_FOLDER}={materialization_id}/"
     return f"data/{asset_id}/{partition_id}/{materialization_id}/"
+
+
+def version_of_path(asset_id: str, path: str) -> str | None:
+    """The version to whose folder a path below the data of an asset belongs; None if it is none that workers get."""
+    found = _IN_FOLDER.fullmatch(path)
+    return found[2] if found is not None and found[1] == asset_id else None
 
 
 def inputs_fingerprint(versions: Iterable[tuple[str, str, str]]) -> str:

@@ -99,7 +99,7 @@ async def _output(
         output.partition_id,
         output.partition_key,
         made,
-        data_location(output.asset_id, output.partition_id, made),
+        data_location(output.asset_id, output.partition_id, made, claim.batch_id or ""),
         previous=await _previous(view, output, run) if is_on_spark else None,
     )
 

@@ -41,7 +41,7 @@ from arco.domains.orchestration import (
     materialization_id,
 )
 from arco.runtime import Workspace
-from arco.servo._envelope import data_location
+from arco.servo._envelope import version_of_path
 from arco.servo._pinned import pinned_versions
 from arco.servo._runs import Asked
 from arco.state import Snapshot
@@ -52,7 +52,8 @@ __all__ = ["Orphans", "Retention", "Retired", "remove_orphans", "retire_versions
 MAX_ENDED: Final = 2_000
 """Versions that one call lets go, and files that it removes, before it leaves the rest to the next one."""
 
-_FOLDER: Final = re.compile(r"data/([^/]+)/([^/]+)/([0-7][0-9A-HJKMNP-TV-Z]{25})/.+", re.ASCII)
+_UNFINISHED: Final = re.compile(r"data/[^/]+/([^/]+)/_temporary/.+")
+"""What a job over a batch had not finished."""
 
 
 @dataclass(frozen=True)
@@ -178,8 +179,7 @@ class _Retiring:
 
 def _is_ours(version: Materialization) -> bool:
     """Whether all its files lie in the folder that only this version writes to."""
-    folder = data_location(version.asset_id, version.partition_id, version.materialization_id)
-    return all(file.path.startswith(folder) for file in version.files)
+    return all(version_of_path(version.asset_id, file.path) == version.materialization_id for file in version.files)
 
 
 async def _delete_files(workspace: Workspace, snapshot: Snapshot, versions: Sequence[Materialization]) -> None:
@@ -224,7 +224,7 @@ async def remove_orphans(
     listed = {asset_id: [info async for info in reader.list(f"data/{asset_id}")] for asset_id in asset_ids}
     # Read after the files were listed: whatever was claimed or completed by then is in it.
     snapshot = await workspace.logs["activity"].frozen()
-    owned = await _owned_folders(snapshot, asset_ids)
+    owned = await _owners(snapshot, asset_ids)
     named = await _named_files(snapshot, ())
     begun = workspace.incarnation.created_at if workspace.incarnation.number > 1 else 0
     before = workspace.runtime.now() - hours * HOUR
@@ -256,28 +256,29 @@ def _is_garbage(path: str, asset_id: str, owned: Collection[str], before: int) -
 
     The id of a version holds the time of its attempt's claim, so that not only the store's clock has a say.
     """
-    found = _FOLDER.fullmatch(path)
-    if found is None or found[1] != asset_id:
-        return False
-    return ulid_time(Ulid(found[3])) < before and data_location(found[1], found[2], found[3]) not in owned
+    unfinished = _UNFINISHED.fullmatch(path)
+    if unfinished is not None:
+        return unfinished[1] not in owned
+    version = version_of_path(asset_id, path)
+    return version is not None and ulid_time(Ulid(version)) < before and version not in owned
 
 
-async def _owned_folders(snapshot: Snapshot, asset_ids: Collection[str]) -> set[str]:
-    """Folders of versions that are not deleted, of what partitions point to, and of attempts that run."""
+async def _owners(snapshot: Snapshot, asset_ids: Collection[str]) -> set[str]:
+    """Versions that are not deleted, what partitions point to, and what attempts that run write, with their batches."""
     found: set[str] = set()
     for asset_id in asset_ids:
         statuses = {row.materialization_id: row.status for row in await snapshot.rows(VERSION_STATUS, asset_id)}
         for version in await snapshot.rows(MATERIALIZATIONS, asset_id):
             if statuses.get(version.materialization_id) != DELETED:
-                found.add(data_location(asset_id, version.partition_id, version.materialization_id))
+                found.add(version.materialization_id)
         for row in await snapshot.rows(PARTITIONS, asset_id):
             for name in (row.current_materialization_id, row.newest_materialization_id):
                 if name is not None and statuses.get(name) != DELETED:
-                    found.add(data_location(asset_id, row.partition_id, name))
+                    found.add(name)
     claims: list[ClaimRow] = await snapshot.rows(CLAIMS, WORKSPACE)
+    found |= {claim.batch_id for claim in claims if claim.batch_id}
     for claim in claims:
         planned: PlanTaskRow | None = await snapshot.get(PLAN_TASKS, claim.run_id, (claim.run_id, claim.task_key))
         for output in planned.outputs if planned is not None else ():
-            name = materialization_id(claim.claimed_at, claim.attempt_id, output.asset_id)
-            found.add(data_location(output.asset_id, output.partition_id, name))
+            found.add(materialization_id(claim.claimed_at, claim.attempt_id, output.asset_id))
     return found

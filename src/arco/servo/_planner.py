@@ -114,7 +114,7 @@ class _Planner:
         if not self._may_batch(target.outputs[0]):
             return tasks
         state = self._world.state
-        batching = batching_of(target.unit, tasks, self._batch, state)
+        batching = batching_of(target.unit, target.outputs, tasks, self._batch, state)
         if batching is not None:
             self.batching.append(batching)
         batches = batches_of(tasks, self._batch, state)

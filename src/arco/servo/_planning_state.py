@@ -42,6 +42,8 @@ class Version(msgspec.Struct, frozen=True, gc=False):
     seconds: float | None = None
     """How long it took."""
     size: Size | None = None
+    plan: str = ""
+    """How Spark made it in a batch."""
 
 
 class PlanningState(msgspec.Struct, frozen=True):
@@ -59,6 +61,8 @@ class PlanningState(msgspec.Struct, frozen=True):
     """Ids of versions of these assets for which somebody vouched after they were held back."""
     usual_sizes: Mapping[str, Size] = {}
     """What versions of an asset usually hold, by asset id."""
+    plans: Mapping[str, tuple[str, str]] = {}
+    """How Spark made a batch of the asset last, and which code version that was, by asset id."""
 
 
 QUARANTINED: Final = "its newest version is quarantined"
@@ -95,6 +99,7 @@ async def read_planning_state(
     bad: dict[str, Mapping[str, str]] = {}
     seconds: dict[str, float] = {}
     sizes: dict[str, Size] = {}
+    plans: dict[str, tuple[str, str]] = {}
     released: set[str] = set()
     for asset_id in sorted(partitions):
         reader = _Reader(view, asset_id, is_made=asset_id in made)
@@ -106,6 +111,9 @@ async def read_planning_state(
                 seconds[asset_id] = round(median(took), 3)
             if held := [version.size for version in sample if version.size is not None]:
                 sizes[asset_id] = Size(median_low([one.rows for one in held]), median_low([one.bytes for one in held]))
+            if told := [version for version in sample if version.plan]:
+                newest = max(told, key=lambda version: version.materialization_id)
+                plans[asset_id] = (newest.code_version, newest.plan)
     return PlanningState(
         catalog_position=str(catalog_position),
         activity_position=str(activity_position),
@@ -114,6 +122,7 @@ async def read_planning_state(
         released=frozenset(released),
         usual_seconds=seconds,
         usual_sizes=sizes,
+        plans=plans,
         dynamic=dict(dynamic or {}),
     )
 
@@ -166,4 +175,5 @@ class _Reader:
 def _version_of(row: Materialization) -> Version:
     seconds = round((row.completed_at - row.started_at) / 1_000_000, 3)
     size = Size(row.row_count, row.byte_size)
-    return Version(row.materialization_id, row.code_version, row.inputs_fingerprint, max(seconds, 0.0), size)
+    plan = row.plan or ""
+    return Version(row.materialization_id, row.code_version, row.inputs_fingerprint, max(seconds, 0.0), size, plan)

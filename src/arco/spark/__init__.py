@@ -19,11 +19,13 @@ from arco.spark._plans import INPUT_PREFIX
 from arco.spark._runner import SparkRunner
 from arco.spark._settings import DEFAULT_MASTER, Progress, SparkSettings, parse_conf
 from arco.spark._site import Site
+from arco.spark._together import Apart, key_columns, write_together
 from arco.spark._traces import Kind
 
 __all__ = [
     "DEFAULT_MASTER",
     "INPUT_PREFIX",
+    "Apart",
     "ChoosingRunner",
     "CompactionEngine",
     "Dependency",
@@ -37,6 +39,7 @@ __all__ = [
     "SparkSettings",
     "Verdict",
     "column_lineage",
+    "key_columns",
     "lineage_from_explain",
     "lineage_from_plan",
     "lineage_of",
@@ -44,4 +47,5 @@ __all__ = [
     "partition_mixing",
     "require_spark",
     "spark_sessions",
+    "write_together",
 ]

@@ -25,6 +25,7 @@ class ConnectApplication:
     def __init__(self, settings: SparkSettings) -> None:
         check_reachable(settings.master)
         self.pid = 0
+        self.concurrent = False
         self._settings = settings
         self._archives: list[str] = []
         self._session: Any = None
@@ -57,6 +58,12 @@ class ConnectApplication:
         session.registerProgressHandler(self._on_progress)
         self._session, self._progress = session, None
         return session  # type: ignore[no-any-return]
+
+    def activate(self, session: "SparkSession") -> None:
+        pass  # the one that was created last is found
+
+    def jobs(self, tag: str) -> int:
+        return 0  # the server does not say
 
     def close(self) -> None:
         session, self._session = self._session, None

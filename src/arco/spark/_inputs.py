@@ -18,18 +18,18 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from arco.core import Corrupt, Invalid, LostObject, PartitionKey, Scalar
+from arco.spark._outputs import SPARK_SCHEMA
 from arco.spark._place import Place
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
-__all__ = ["INPUT", "SourceFile", "Version", "files_of", "read_versions"]
+__all__ = ["INPUT", "SourceFile", "Version", "data_columns", "files_of", "kind_of", "read_versions"]
 
 INPUT: Final = "arco_input_"
 """What the alias of an input begins with."""
 
-_SPARK_SCHEMA: Final = b"org.apache.spark.sql.parquet.row.metadata"
 _WIDER: Final = {("int", "bigint"), ("smallint", "int"), ("smallint", "bigint"), ("float", "double")}
 
 
@@ -68,6 +68,11 @@ def read_versions(
     if with_keys:
         frame = _with_keys(frame, tables)
     return frame.alias(f"{INPUT}{parameter}")
+
+
+def data_columns(session: "SparkSession", place: Place, versions: Sequence[Version]) -> list[str]:
+    """The columns that the files of versions have."""
+    return _schema(session, place, [version for version in versions if version.files]).names
 
 
 def files_of(versions: Iterable[Version]) -> dict[str, str]:
@@ -152,7 +157,7 @@ def _local_schema(place: Place, version: Version) -> "StructType | None":
             f"{_told(version, file)}, which the task reads, is damaged ({str(error).splitlines()[0][:200]}); run what "
             "makes it again"
         ) from error
-    written = (schema.metadata or {}).get(_SPARK_SCHEMA)
+    written = (schema.metadata or {}).get(SPARK_SCHEMA)
     if written is not None:
         return StructType.fromJson(msgspec.json.decode(written))
     for field in schema:
@@ -226,30 +231,36 @@ def _with_keys(frame: "DataFrame", versions: Sequence[Version]) -> "DataFrame":
     for version in versions:
         for name, value in version.partition_key.dimensions:
             if name.lower() not in names:
-                kinds[name] = _kind_of(value)
+                kinds[name] = kind_of(value)
     if not kinds:
         return frame
     # By the last letter first: a map is searched from its beginning.
     tree: dict[str, dict[str, dict[str, Scalar]]] = {}
     for version in versions:
         values = {name: value for name, value in version.partition_key.dimensions if name in kinds}
-        tree.setdefault(version.partition_id[-1:], {})[version.partition_id] = values
+        folder_name = _folder_name(version)
+        tree.setdefault(folder_name[-1:], {})[folder_name] = values
     text = msgspec.json.encode(tree).decode()
     fields = ", ".join(f"`{name}`: {kind}" for name, kind in kinds.items())
     lookup = f.from_json(f.lit(text), f"map<string, map<string, struct<{fields}>>>")
-    folder = _folder_of(versions[0].asset_id)
+    folder = _folder()
     found = lookup[f.right(folder, f.lit(1))][folder]
     return frame.select("*", *(found[name].alias(name) for name in kinds))
 
 
-def _folder_of(asset_id: str) -> "Column":
-    """The partition id in the path of a row's file: `.../data/{asset}/{partition}/...`."""
+def _folder_name(version: Version) -> str:
+    """The folder of a version's files, which is of this version alone."""
+    return version.files[0].path.rsplit("/", 2)[-2]
+
+
+def _folder() -> "Column":
+    """The folder of a row's file."""
     from pyspark.sql import functions as f
 
-    return f.substring_index(f.substring_index(f.col("_metadata.file_path"), f"/data/{asset_id}/", -1), "/", 1)
+    return f.substring_index(f.substring_index(f.col("_metadata.file_path"), "/", -2), "/", 1)
 
 
-def _kind_of(value: Scalar) -> str:
+def kind_of(value: Scalar) -> str:
     match value:
         case bool():
             return "boolean"

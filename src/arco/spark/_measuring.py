@@ -23,6 +23,7 @@ from arco.assets import (
     Measure,
     NoValue,
     Query,
+    Questions,
     SchemaColumn,
     Views,
     ask,
@@ -32,7 +33,7 @@ from arco.assets import (
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Observation, SparkSession
 
-__all__ = ["Audit", "Found", "columns_of", "grouped", "observed", "observed_values", "queried"]
+__all__ = ["Audit", "Found", "answered", "columns_of", "grouped", "observed", "observed_values", "queried"]
 
 Found = dict[str, int | float | NoValue | None]
 """Numbers by the names of measures and queries."""
@@ -70,14 +71,26 @@ class Audit:
         seconds: float = OBSERVED_SECONDS,
     ) -> Found:
         """All numbers. `written` reads what was written; `inputs` are opened as far as queries name them."""
-        written.createOrReplaceTempView(DATA)
-        for view in self.questions.views & inputs.keys():
-            # One that is no table is not there for the query, which then says so.
-            with suppress(Exception):
-                inputs[view]().createOrReplaceTempView(view)
-        riding, asked = self.questions.riding, self.questions
-        found = observed_values(self._observation, riding, seconds, lambda missing: queried(session, missing))
-        return found | queried(session, asked.measures, asked.queries)
+        riding = self.questions.riding
+        known = observed_values(self._observation, riding, seconds, lambda missing: {})
+        return answered(session, self.questions, written, inputs, known)
+
+
+def answered(
+    session: "SparkSession",
+    questions: Questions,
+    written: "DataFrame",
+    inputs: "Mapping[str, Callable[[], DataFrame]]",
+    known: Found,
+) -> Found:
+    """All numbers that rules ask for; those that are not known yet are asked of what was written."""
+    written.createOrReplaceTempView(DATA)
+    for view in questions.views & inputs.keys():
+        # One that is no table is not there for the query, which then says so.
+        with suppress(Exception):
+            inputs[view]().createOrReplaceTempView(view)
+    missing = [measure for measure in (*questions.riding, *questions.measures) if measure.name not in known]
+    return known | queried(session, missing, questions.queries)
 
 
 def columns_of(frame: "DataFrame") -> tuple[SchemaColumn, ...]:

@@ -18,8 +18,10 @@ from arco.spark._errors import BadFrame, text_of
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-__all__ = ["MAX_COLUMNS", "MAX_FILE_ROWS", "analysed_plan", "arrow_schema", "check_frame", "write_frame"]
+__all__ = ["MAX_COLUMNS", "MAX_FILE_ROWS", "analysed_plan", "arrow_schema", "check_frame", "empty_file", "write_frame"]
 
+SPARK_SCHEMA: Final = b"org.apache.spark.sql.parquet.row.metadata"
+"""Under which a file that Spark wrote has its columns as Spark knows them."""
 MAX_COLUMNS: Final = 2_000
 """Of one frame: each is a buffer in every task that writes."""
 MAX_FILE_ROWS: Final = 5_000_000
@@ -89,6 +91,20 @@ def write_frame(key: str, frame: "DataFrame", folder: str) -> None:
                 "writes to it from the functions of the project"
             ) from error
         raise
+
+
+def empty_file(frame: "DataFrame") -> bytes:
+    """A file with the columns of a frame and no rows, as Spark would write it."""
+    import io
+
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+    from pyspark.sql.pandas.types import to_arrow_schema
+
+    metadata = {SPARK_SCHEMA: frame.schema.json().encode()}
+    sink = io.BytesIO()
+    pq.write_table(pa.Table.from_batches([], to_arrow_schema(frame.schema).with_metadata(metadata)), sink)
+    return sink.getvalue()
 
 
 def analysed_plan(frame: "DataFrame") -> str | None:

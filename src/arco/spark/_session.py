@@ -9,6 +9,7 @@ What the JVM prints goes to standard error, where the task's log is; the end of 
 """
 
 import contextlib
+import logging
 import os
 import shutil
 import socket
@@ -70,17 +71,27 @@ class Application(Protocol):
     """A running Spark. `pid` is that of the process it started, 0 if it started none."""
 
     pid: int
+    concurrent: bool
+    """Whether several threads may have a session each."""
 
     def add_code(self, archive: str) -> None:
         """Let executors import what a file holds."""
         ...
 
     def open(self, tag: str, conf: Mapping[str, str]) -> "SparkSession":
-        """A session for one task, which becomes the one that `getOrCreate` finds. What it starts has this tag."""
+        """A session for one task. What this thread starts from now on has this tag."""
+        ...
+
+    def activate(self, session: "SparkSession") -> None:
+        """Let `getOrCreate` find this session."""
+        ...
+
+    def jobs(self, tag: str) -> int:
+        """How many jobs with this tag there were, as far as Spark remembers."""
         ...
 
     def close(self) -> None:
-        """End the session of the task, and forget what it cached."""
+        """End the sessions of tasks, and forget what they cached."""
         ...
 
     def interrupt(self, tag: str) -> None:
@@ -97,6 +108,7 @@ class Application(Protocol):
 def start_application(settings: SparkSettings, name: str, scratch: Path, hadoop: Mapping[str, str]) -> Application:
     """The application that the settings name. `hadoop` are settings of its file systems, which may be secret."""
     load_pyspark()
+    logging.getLogger("py4j").setLevel(logging.WARNING)  # it tells of every connection
     if settings.is_connect:
         from arco.spark._connect import ConnectApplication
 
@@ -138,8 +150,8 @@ class ClassicApplication:
             self._java = Java(settings, name, scratch)
             self._context = _context_of(self._java, hadoop)
         self.pid: int = self._java.pid
+        self.concurrent = True
         self._base = self._first_session()
-        self._session: SparkSession | None = None
 
     def add_code(self, archive: str) -> None:
         """Let executors import what a file holds."""
@@ -151,9 +163,10 @@ class ClassicApplication:
             session.conf.set(name, value)
         self._context.clearJobTags()
         self._context.addJobTag(tag)
-        self._make_active(session)
-        self._session = session
         return session
+
+    def jobs(self, tag: str) -> int:
+        return len(self._context._jsc.sc().statusTracker().getJobIdsForTag(tag))
 
     def close(self) -> None:
         if self.fate() is not None:
@@ -161,8 +174,7 @@ class ClassicApplication:
         self._context.clearJobTags()
         if self._context._jsc.getPersistentRDDs().size():
             self._base.catalog.clearCache()
-        self._make_active(self._base)
-        self._session = None
+        self.activate(self._base)
 
     def interrupt(self, tag: str) -> None:
         # By the context and not by the session: a session only knows the tags of the thread that asks.
@@ -202,7 +214,7 @@ class ClassicApplication:
 
         return SparkSession(self._context)
 
-    def _make_active(self, session: "SparkSession") -> None:
+    def activate(self, session: "SparkSession") -> None:
         """Let `SparkSession.builder.getOrCreate()` and `getActiveSession()` find this one."""
         from pyspark.sql import SparkSession
 
@@ -316,8 +328,8 @@ def _find_java() -> str:
 def _conf(settings: SparkSettings, name: str, scratch: Path) -> dict[str, str]:
     """What the application begins with. The worker's own settings win."""
     scratch.mkdir(parents=True, exist_ok=True)
-    logging = scratch / "log4j2.properties"
-    logging.write_text(_LOGGING)
+    properties = scratch / "log4j2.properties"
+    properties.write_text(_LOGGING)
     conf = {
         "spark.app.name": name,
         "spark.ui.port": "0",
@@ -334,7 +346,7 @@ def _conf(settings: SparkSettings, name: str, scratch: Path) -> dict[str, str]:
         conf |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
     conf |= settings.conf
     conf["spark.master"] = settings.master
-    options = f"-Dlog4j2.configurationFile=file:{logging} -Djava.io.tmpdir={scratch}"
+    options = f"-Dlog4j2.configurationFile=file:{properties} -Djava.io.tmpdir={scratch}"
     conf["spark.driver.extraJavaOptions"] = f"{options} {conf.get('spark.driver.extraJavaOptions', '')}".strip()
     return conf
 

@@ -14,7 +14,7 @@ import threading
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, TypeVar
 
 from arco.assets import (
     All,
@@ -122,9 +122,12 @@ class PythonExecutor:
         importlib.invalidate_caches()
 
     def run(self, task: Task, signals: Signals) -> Report:
+        context = self.context(task, signals)
+        return self._reported_on(task, context, self.make(task, context))
+
+    def _reported_on(self, task: Task, context: Context, values: Mapping[str, Any]) -> Report:
+        """Keep what a function returned, and look at it."""
         first = task.definitions[0]
-        context = self._context(task, signals)
-        values = self._make(task, context)
         if first.kind is AssetKind.OBSERVABLE:
             return Report(task.attempt_id, seen=(_seen(first.key, values[first.key]),))
         places = {place.asset_key: place for place in task.outputs}
@@ -135,7 +138,7 @@ class PythonExecutor:
             made = values[asset.key]
             written, found = self._keep(task, asset, places[asset.key], made)
             outputs.append(written)
-            checks.extend(self._check(asset, written, made, context))
+            checks.extend(self.check(asset, written, made, context))
             if found is not None:
                 measured.append(found)
         return Report(task.attempt_id, outputs=tuple(outputs), checks=tuple(checks), measured=tuple(measured))
@@ -149,10 +152,10 @@ class PythonExecutor:
     def run_batch(self, tasks: Sequence[Task], signals: Signals) -> Iterable[Report]:
         return one_by_one(self.run, tasks, signals, self._setup.folder)
 
-    def _context(self, task: Task, signals: Signals) -> Context:
+    def context(self, task: Task, signals: Signals) -> Context:
         return context_of(task, signals)
 
-    def _make(self, task: Task, context: Context) -> dict[str, Any]:
+    def make(self, task: Task, context: Context) -> dict[str, Any]:
         """What the function returns, by asset."""
         asset = task.definitions[0]
         found = self._load(asset.function, lambda module: find_asset(module, asset.key))
@@ -192,7 +195,7 @@ class PythonExecutor:
         with ThreadPoolExecutor(min(len(pins), READ_AT_ONCE)) as pool:
             return list(pool.map(lambda pin: load_value([file.path for file in pin.files], self._files.read), pins))
 
-    def _check(
+    def check(
         self, asset: AssetDefinition, written: WrittenOutput, value: Any, context: Context
     ) -> Sequence[CheckAnswer]:
         """What functions say of a value. One that raises gave no result, and is a result all the same."""
@@ -246,9 +249,16 @@ class PythonExecutor:
 # What a task gets
 
 
+C = TypeVar("C", bound=Context)
+
+
 def context_of(
-    task: Task, signals: Signals, spark: Any = None, previous: Callable[[str], Any] | None = None
-) -> Context:
+    task: Task,
+    signals: Signals,
+    spark: Any = None,
+    previous: Callable[[str], Any] | None = None,
+    kind: type[C] = Context,  # type: ignore[assignment]  # the default of a type variable
+) -> C:
     """The context of a task. On Spark it has a session, and the versions that it replaces by asset."""
     first = task.definitions[0]
     for ref in first.secrets:
@@ -256,7 +266,7 @@ def context_of(
             raise SecretMissing(
                 f"the secret {ref.name} is not here: set the environment variable {ref.key or ref.name} of the worker"
             )
-    return Context(
+    return kind(
         run_id=task.run_id,
         task_key=task.task_key,
         attempt=task.attempt,

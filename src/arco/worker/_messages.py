@@ -176,6 +176,10 @@ class WrittenOutput(msgspec.Struct, frozen=True):
     files: tuple[WrittenFile, ...] = ()
     schema: bytes = b""
     """The Arrow schema, serialized; empty for what is not a table."""
+    lineage: dict[str, bytes] = {}
+    """What its columns are made of, by parameter: each a `ColumnLineage` as JSON."""
+    plan: str = ""
+    """How a batch made it: `together`, or why each partition had a plan of its own. Empty for what is no batch's."""
 
 
 class SeenVersion(msgspec.Struct, frozen=True):

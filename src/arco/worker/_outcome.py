@@ -30,7 +30,7 @@ from arco.domains.execution import (
     MaterializationCompleted,
     MaterializationFailed,
 )
-from arco.domains.lineage import EdgeRecord, LineageRecorded, PartitionRef
+from arco.domains.lineage import ColumnLineage, EdgeRecord, LineageRecorded, PartitionRef
 from arco.domains.orchestration import FinishTask, Outcome, TaskFailure, TaskLog
 from arco.domains.quality.events import CheckExecuted, Gating, check_id
 from arco.servo._envelope import Envelope, InputValue, OutputPlace, inputs_fingerprint
@@ -65,9 +65,12 @@ DEFAULT_GATING: Final = GatingPolicy(
 MAX_EDGES: Final = 1_000
 MAX_SOURCES: Final = 2_000
 """Versions that lineage names in one event; above it edges say which assets were read and no more."""
+MAX_COLUMN_BYTES: Final = 512 << 10
+"""Of column lineage in one event; edges for which no room is left say which assets were read and no more."""
 MAX_STATS: Final = 1_000
 """Statistics of columns in one event, over all files of an output."""
 MAX_CHECK_TEXT: Final = 2_000
+MAX_PLAN_TEXT: Final = 400
 
 _ORDER: Final = {action: place for place, action in enumerate(GatingAction)}
 
@@ -161,7 +164,7 @@ def finished(envelope: Envelope, report: Report, times: Times, log: TaskLog | No
         outputs=tuple(_gated(outputs, checks)),
         observations=tuple(_observations(envelope, report, times, mask)),
         checks=checks,
-        lineage=_lineage(envelope, outputs, times),
+        lineage=_lineage(envelope, report, outputs, times),
         gate=worst,
         log=log,
     )
@@ -233,6 +236,7 @@ def _outputs(envelope: Envelope, report: Report, times: Times, mask: Mask) -> It
             completed_at=times.finished_at,
             code_version=asset.code_version,
             inputs_fingerprint=read,
+            plan=mask.fact(written.plan)[:MAX_PLAN_TEXT],
         )
 
 
@@ -379,8 +383,11 @@ def _executed(
 # Lineage
 
 
-def _lineage(envelope: Envelope, outputs: tuple[MaterializationCompleted, ...], times: Times) -> LineageRecorded | None:
-    """An edge per parameter and output that it was declared for."""
+def _lineage(
+    envelope: Envelope, report: Report, outputs: tuple[MaterializationCompleted, ...], times: Times
+) -> LineageRecorded | None:
+    """An edge per parameter and output that it was declared for, with columns as far as they are known."""
+    columns = {written.asset_key: written.lineage for written in report.outputs}
     assets = {asset.key: asset for asset in envelope.definitions}
     pairs = [
         (given, output)
@@ -391,8 +398,13 @@ def _lineage(envelope: Envelope, outputs: tuple[MaterializationCompleted, ...], 
     if not pairs:
         return None
     sources = sum(len(given.pins) for given, _ in pairs)
-    edges = tuple(_edge(given, output, detailed=sources <= MAX_SOURCES) for given, output in pairs)
-    return LineageRecorded(envelope.run_id, envelope.task_id, times.started_at, times.finished_at, edges)
+    room = MAX_COLUMN_BYTES
+    edges = []
+    for given, output in pairs:
+        told = columns.get(output.asset_key, {}).get(given.parameter, b"")
+        room -= len(told)
+        edges.append(_edge(given, output, told if room >= 0 else b"", detailed=sources <= MAX_SOURCES))
+    return LineageRecorded(envelope.run_id, envelope.task_id, times.started_at, times.finished_at, tuple(edges))
 
 
 def _depends(asset: AssetDefinition, given: InputValue) -> bool:
@@ -402,7 +414,7 @@ def _depends(asset: AssetDefinition, given: InputValue) -> bool:
     )
 
 
-def _edge(given: InputValue, output: MaterializationCompleted, *, detailed: bool) -> EdgeRecord:
+def _edge(given: InputValue, output: MaterializationCompleted, columns: bytes, *, detailed: bool) -> EdgeRecord:
     pins = given.pins if detailed else ()
     return EdgeRecord(
         source_id=given.asset_id,
@@ -415,4 +427,5 @@ def _edge(given: InputValue, output: MaterializationCompleted, *, detailed: bool
         target_partitions=(PartitionRef(output.partition_id, output.partition_key),),
         rows_read=sum(file.row_count for pin in given.pins for file in pin.files),
         rows_written=output.row_count,
+        column_lineage=msgspec.json.decode(columns, type=ColumnLineage) if columns else None,
     )

@@ -2,33 +2,39 @@
 
 Spark starts with the first such task of a driver. Each task has a session of its own; what it starts carries the
 attempt's id as a tag, by which it is ended when the attempt shall end. A frame is looked at before anything is written:
-what cannot be kept costs no job. After the write the footers of the files tell rows, bytes and statistics.
+what cannot be kept costs no job. After the write the footers of the files tell rows, bytes and statistics. How a batch
+of tasks runs is in `arco.worker._together`.
 
 If the Java process of Spark dies, the driver is lost with it: the attempt was nobody's fault.
 """
 
 import contextlib
+import re
 import threading
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any, Final
 
-from arco.assets import AssetDefinition, AssetKind, Dialect, TimePartitions, window_of
-from arco.core import SECOND, ArcoError, PartitionKey
+import msgspec
+
+from arco.assets import AssetDefinition, AssetKind, CheckDefinition, Dialect, TimePartitions, window_of
+from arco.core import SECOND, ArcoError, Invalid, PartitionKey
 from arco.sdk import Cancelled, Context
-from arco.spark import Progress
+from arco.spark import Progress, column_lineage, lineage_of
 from arco.spark._errors import translated
-from arco.spark._inputs import SourceFile, Version, files_of, read_versions
-from arco.spark._measuring import Audit
-from arco.spark._outputs import arrow_schema, check_frame, write_frame
+from arco.spark._inputs import SourceFile, Version, data_columns, files_of, read_versions
+from arco.spark._measuring import Audit, Found
+from arco.spark._outputs import arrow_schema, check_frame, empty_file, write_frame
 from arco.spark._place import place_of
 from arco.spark._session import Application, start_application
 from arco.worker._errors import DriverLost, SchemaViolation
-from arco.worker._executor import PythonExecutor, Signals, context_of, is_many
+from arco.worker._executor import PythonExecutor, Signals, context_of
 from arco.worker._measuring import keep_samples, views_of
 from arco.worker._messages import (
+    CheckAnswer,
     InputPin,
     InputValue,
     MeasuredOutput,
@@ -48,6 +54,8 @@ FOOTER_BYTES: Final = 64 << 10
 PREVIOUS: Final = "previous__"
 """What the version that is replaced is called among inputs."""
 
+_WRITE: Final = re.compile(r"part-\d+-([0-9a-f-]{36})")
+
 
 class SparkExecutor(PythonExecutor):
     """Implements `Executor`."""
@@ -56,35 +64,80 @@ class SparkExecutor(PythonExecutor):
         super().__init__(setup)
         self._place = place_of(setup.store, setup.store_options, f"{setup.tenant}/{setup.workspace}")
         self._application: Application | None = None
-        self._session: Any = None
         self._busy = threading.Event()
         """A task runs."""
         self._tag = ""
         """What everything carries that Spark does for what runs."""
         self._progress: Progress | None = None
-        self._told: dict[str, str] = {}
-        """What the files that the task reads belong to."""
-        self._frames: dict[str, Any] = {}
-        """What the task reads, by parameter."""
+        self._scopes = threading.local()
+        self.authors = threading.RLock()
+        """Held while functions of the project run: they need not expect to run twice at once."""
 
     def run(self, task: Task, signals: Signals) -> Report:
+        with self._working(task.attempt_id) as application:
+            return self.run_one(application, task, signals)
+
+    def run_batch(self, tasks: Sequence[Task], signals: Signals) -> Iterator[Report]:
+        from arco.worker._together import Together
+
+        with self._working(tasks[0].attempt_id) as application:
+            yield from Together(self, application, tasks, signals).reports()
+
+    @contextlib.contextmanager
+    def _working(self, tag: str) -> Iterator[Application]:
+        """Spark, and what is to be done once it has done its work."""
         application = self._application or self._start()
         try:
-            self._tag = task.attempt_id
-            self._session = application.open(self._tag, task.definitions[0].spark_conf)
+            self._tag = tag
             self._busy.set()
-            return super().run(task, signals)
+            yield application
         except Cancelled:
             # The signal may have come in the middle of an answer of Java's: what is left of it would be the next one.
             self.unfit = "its task was ended while it spoke with Spark"
             raise
-        except BaseException as error:
-            raise self._reported(application, error) from error
         finally:
             self._busy.clear()
-            self._session, self._tag, self._progress, self._told, self._frames = None, "", None, {}, {}
+            self._tag, self._progress = "", None
             if not self.unfit:
                 self._close(application)
+
+    def run_one(self, application: Application, task: Task, signals: Signals) -> Report:
+        """One task by a plan of its own. Several threads may do so at once."""
+        with self.scope(application, task):
+            try:
+                with self.authors:
+                    application.activate(self.session)
+                    context = self.context(task, signals)
+                    made = self.make(task, context)
+                return self._reported_on(task, context, made)
+            except Cancelled:
+                raise
+            except BaseException as error:
+                raise self.reported(application, error) from error
+
+    @contextlib.contextmanager
+    def scope(self, application: Application, task: Task) -> Iterator[None]:
+        """What is of one task alone, or of one plan for several, in this thread."""
+        self._scopes.now = Scope(application.open(self._tag, task.definitions[0].spark_conf))
+        try:
+            yield
+        finally:
+            self._scopes.now = None
+
+    @property
+    def _scope(self) -> "Scope":
+        found: Scope = self._scopes.now
+        return found
+
+    @property
+    def session(self) -> Any:
+        """The Spark session of what runs in this thread."""
+        return self._scope.session
+
+    @property
+    def folder(self) -> str:
+        """Where the code of the project is."""
+        return self._setup.folder
 
     def interrupt(self) -> bool:
         application, tag = self._application, self._tag
@@ -125,7 +178,7 @@ class SparkExecutor(PythonExecutor):
         if gone is not None:
             self.unfit = f"its Spark is gone: {gone}"
 
-    def _reported(self, application: Application, error: BaseException) -> BaseException:
+    def reported(self, application: Application, error: BaseException) -> BaseException:
         """What is told of an error: the end of Spark itself is the cause of whatever came of it."""
         gone = application.fate() if isinstance(error, Exception) else None
         if gone is not None:
@@ -134,7 +187,8 @@ class SparkExecutor(PythonExecutor):
             return DriverLost(str(gone))
         if isinstance(error, ArcoError):
             return error
-        return gone or translated(error, self._told)
+        scope: Scope | None = getattr(self._scopes, "now", None)
+        return gone or translated(error, scope.told if scope is not None else {})
 
     def _watch(self, application: Application) -> None:
         """Ask how far it is, in a thread of its own: Spark may be slow to answer, and beats must not wait for it.
@@ -153,9 +207,9 @@ class SparkExecutor(PythonExecutor):
 
     # What a task gets
 
-    def _context(self, task: Task, signals: Signals) -> Context:
+    def context(self, task: Task, signals: Signals) -> Context:
         replaced = {place.asset_key: place for place in task.outputs}
-        return context_of(task, signals, self._session, lambda key: self._previous(replaced[key]))
+        return context_of(task, signals, self.session, lambda key: self._previous(replaced[key]))
 
     def _previous(self, place: OutputPlace) -> Any:
         """The version that this one replaces as a frame; None if there is none, or it has no data."""
@@ -163,35 +217,42 @@ class SparkExecutor(PythonExecutor):
         if pin is None or not pin.files:
             return None
         version = _version(place.asset_id, place.asset_key, pin)
-        self._told |= files_of([version])
-        return read_versions(self._session, self._place, PREVIOUS, [version], with_keys=False)
+        self._scope.told |= files_of([version])
+        return read_versions(self.session, self._place, PREVIOUS, [version], with_keys=False)
 
     def _arguments(self, task: Task) -> dict[str, Any]:
-        found = {}
-        for given in task.inputs:
-            if given.parameter:
-                versions = _versions(given)
-                self._told |= files_of(versions)
-                found[given.parameter] = read_versions(
-                    self._session, self._place, given.parameter, versions, with_keys=is_many(task, given)
-                )
-        self._frames = found
+        found = {given.parameter: self.frame(given) for given in task.inputs if given.parameter}
+        scope = self._scope
+        scope.frames, scope.jobs = found, self._jobs()
         return dict(found)
 
-    def _make(self, task: Task, context: Context) -> dict[str, Any]:
+    def _jobs(self) -> int:
+        return self._application.jobs(self._tag) if self._application is not None else 0
+
+    def jobs_since_inputs(self) -> int:
+        """How many Spark jobs the function ran while it made its plan."""
+        return self._jobs() - self._scope.jobs
+
+    def frame(self, given: InputValue) -> Any:
+        """What a parameter gets. Its partitions are columns, however many there are: the same code serves for more."""
+        scope, versions = self._scope, versions_of(given)
+        scope.told |= files_of(versions)
+        return read_versions(scope.session, self._place, given.parameter, versions, with_keys=given.is_partitioned)
+
+    def make(self, task: Task, context: Context) -> dict[str, Any]:
         """The frames by asset, all of which can be kept and are as declared."""
         first = task.definitions[0]
-        made = self._query(task, first) if first.kind is AssetKind.SQL else super()._make(task, context)
+        made = self._query(task, first) if first.kind is AssetKind.SQL else super().make(task, context)
         for asset in task.definitions:
             frame = check_frame(asset.key, made[asset.key])
-            _check_declared(asset, arrow_schema(asset.key, frame, _required(asset)))
+            _check_declared(asset, arrow_schema(asset.key, frame, required_columns(asset)))
         return made
 
     def _query(self, task: Task, asset: AssetDefinition) -> dict[str, Any]:
         """The frame of a query, whose inputs are views by the names of their parameters."""
         for name, frame in self._arguments(task).items():
             frame.createOrReplaceTempView(name)
-        return {asset.key: self._session.sql(asset.sql, args=_query_parameters(task))}
+        return {asset.key: self.session.sql(asset.sql, args=_query_parameters(task))}
 
     # What a task returns
 
@@ -199,31 +260,66 @@ class SparkExecutor(PythonExecutor):
         self, task: Task, asset: AssetDefinition, place: OutputPlace, value: Any
     ) -> tuple[WrittenOutput, MeasuredOutput | None]:
         """Write a frame; what rules ask for rides on the write as far as it can."""
-        rules = [check for check in asset.checks if check.rule is not None]
-        audit = Audit(rules, value, views := views_of(task.inputs))
-        schema = arrow_schema(asset.key, value, _required(asset))
+        rules = rules_of(asset)
+        audit = Audit(rules, value, views_of(task.inputs))
+        schema = arrow_schema(asset.key, value, required_columns(asset))
         write_frame(asset.key, audit.frame, self._place.file(place.location.rstrip("/")))
-        output = WrittenOutput(asset.key, self._written(asset, place), schema)
+        files = self.files_written(asset, place, self.listed(place.location.rstrip("/")), value)
+        output = WrittenOutput(asset.key, files, schema, lineage=lineage_by_parameter(value, task.inputs))
         if not rules:
             return output, None
         written = self._checked(output, value)
-        frames = {name: _opened(frame) for name, frame in self._frames.items()}
-        values = audit.values(self._session, written, frames)
+        frames = {name: _opened(frame) for name, frame in self._scope.frames.items()}
+        return output, self.sampled(task, asset, place, audit.values(self.session, written, frames), written)
+
+    def sampled(
+        self, task: Task, asset: AssetDefinition, place: OutputPlace, values: Found, written: Any
+    ) -> MeasuredOutput:
+        """What was measured, with samples of what fails. The data is what queries know as such."""
         samples = keep_samples(
-            asset, place, values, written.columns, views, self._rows, Dialect.SPARK, self._files.write
+            asset, place, values, written.columns, views_of(task.inputs), self._rows, Dialect.SPARK, self._files.write
         )
-        return output, MeasuredOutput(asset.key, values, samples)
+        return MeasuredOutput(asset.key, values, samples)
 
     def _rows(self, query: str) -> Any:
-        return self._session.sql(query).toArrow()
+        return self.session.sql(query).toArrow()
 
-    def _written(self, asset: AssetDefinition, place: OutputPlace) -> tuple[WrittenFile, ...]:
+    def check(
+        self, asset: AssetDefinition, written: WrittenOutput, value: Any, context: Context
+    ) -> Sequence[CheckAnswer]:
+        with self.authors:
+            return super().check(asset, written, value, context)
+
+    def listed(self, folder: str) -> list[tuple[str, int]]:
+        """Path and size of what is below a folder of the workspace."""
+        return self._files.listed(folder)
+
+    def path(self, folder: str) -> str:
+        """A folder of the workspace, as Spark writes to it."""
+        return self._place.file(folder)
+
+    def own_columns(self, versions: Sequence[Version]) -> list[str]:
+        """The columns that the data of versions has, without those that are made of their keys."""
+        return data_columns(self.session, self._place, versions)
+
+    def files_written(
+        self, asset: AssetDefinition, place: OutputPlace, present: Iterable[tuple[str, int]], frame: Any
+    ) -> tuple[WrittenFile, ...]:
         """The files of the version by their footers. Of files without rows the first stands for all, if all are so."""
-        listed = [one for one in self._files.listed(place.location.rstrip("/")) if _is_data(one[0], place.location)]
+        listed = [one for one in present if _is_data(one[0], place.location)]
+        if not listed:  # one job over many partitions writes nothing for one without rows
+            data = empty_file(frame)
+            listed = [(f"{place.location}part-00000-empty.parquet", len(data))]
+            self._files.write(listed[0][0], data)
+        if len({write_of(path) for path, _ in listed}) > 1:
+            raise Invalid(
+                f"files of several writers lie in the folder of the new version of {asset.key}; only the worker writes "
+                "there: remove what else writes to it from the functions of the project"
+            )
         found: list[WrittenFile] = []
         for path, size in listed:
-            footer = self._footer(path, size)
-            for name, count in null_counts(footer, _required(asset)).items():
+            footer = self.footer(path, size)
+            for name, count in null_counts(footer, required_columns(asset)).items():
                 if count:
                     raise SchemaViolation(f"the column {name} of {asset.key} may not be null and is so in {count} rows")
             found.append(described(path, size, footer))
@@ -231,7 +327,7 @@ class SparkExecutor(PythonExecutor):
         self._files.persist([file.path for file in kept])
         return kept
 
-    def _footer(self, path: str, size: int) -> Any:
+    def footer(self, path: str, size: int) -> Any:
         import pyarrow as pa
         import pyarrow.parquet as pq
 
@@ -245,11 +341,44 @@ class SparkExecutor(PythonExecutor):
 
     def _checked(self, written: WrittenOutput, value: Any) -> Any:
         """Checks see what was written: the frame would be computed once more."""
-        paths = [self._place.pattern(file.path) for file in written.files]
-        return self._session.read.parquet(*paths)
+        return self.reading([file.path for file in written.files])
+
+    def reading(self, paths: Sequence[str]) -> Any:
+        """What was written into these files."""
+        return self.session.read.parquet(*(self._place.pattern(path) for path in paths))
 
 
-def _versions(given: InputValue) -> list[Version]:
+@dataclass
+class Scope:
+    """What is of one task, or of one plan for several, while it runs."""
+
+    session: Any
+    told: dict[str, str] = field(default_factory=dict)
+    """What the files that it reads belong to."""
+    frames: dict[str, Any] = field(default_factory=dict)
+    """What it reads, by parameter."""
+    jobs: int = 0
+    """That had run when these were ready."""
+
+
+def rules_of(asset: AssetDefinition) -> list[CheckDefinition]:
+    return [check for check in asset.checks if check.rule is not None]
+
+
+def lineage_by_parameter(frame: Any, inputs: Sequence[InputValue]) -> dict[str, bytes]:
+    """What each column of a frame is made of, as edges of the graph record it."""
+    names = [given.parameter for given in inputs if given.parameter]
+    found = lineage_of(frame) if names else None
+    return {} if found is None else {name: msgspec.json.encode(column_lineage(found, name)) for name in names}
+
+
+def write_of(path: str) -> str:
+    """What the names of all files of one write of Spark's have in common."""
+    found = _WRITE.match(path.rsplit("/", 1)[-1])
+    return found[1] if found is not None else ""
+
+
+def versions_of(given: InputValue) -> list[Version]:
     return [_version(given.asset_id, given.asset_key, pin) for pin in given.pins]
 
 
@@ -269,7 +398,7 @@ def _opened(frame: Any) -> Callable[[], Any]:
     return lambda: frame
 
 
-def _required(asset: AssetDefinition) -> list[str]:
+def required_columns(asset: AssetDefinition) -> list[str]:
     return [column.name for column in asset.schema if not column.nullable]
 
 

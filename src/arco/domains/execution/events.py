@@ -9,7 +9,7 @@ from typing import Annotated
 
 import msgspec
 
-from arco.log import EventType, Instant
+from arco.log import EventType, Instant, unchanged
 
 __all__ = [
     "ASSET_OBSERVED",
@@ -80,6 +80,8 @@ class MaterializationCompleted(msgspec.Struct, frozen=True, omit_defaults=True, 
     schema_version: int | None = None
     inputs_fingerprint: str = ""
     """Hash of the versions it was made of; empty if that is not known."""
+    plan: str = ""
+    """How Spark made it in a batch: `together`, or why each partition had a plan of its own. Else empty."""
 
 
 class MaterializationFailed(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True, gc=False):
@@ -150,7 +152,12 @@ class AssetObserved(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unkn
 
 
 MATERIALIZATION_COMPLETED = EventType(
-    "MaterializationCompleted", MaterializationCompleted, recordable=True, time=lambda event: event.completed_at
+    "MaterializationCompleted",
+    MaterializationCompleted,
+    2,
+    {1: unchanged},
+    recordable=True,
+    time=lambda event: event.completed_at,
 )
 MATERIALIZATION_FAILED = EventType(
     "MaterializationFailed", MaterializationFailed, recordable=True, time=lambda event: event.failed_at

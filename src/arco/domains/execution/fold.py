@@ -114,6 +114,7 @@ def _fold_version(group: Group, item: Input, event: MaterializationCompleted) ->
         event.started_at,
         event.completed_at,
         event.inputs_fingerprint,
+        event.plan or None,
     )
     group.put(MATERIALIZATIONS, row)
     status = _fold_written(group, item, event, version)

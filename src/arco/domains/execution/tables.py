@@ -79,6 +79,8 @@ class Materialization(msgspec.Struct, frozen=True, gc=False):
     completed_at: Time
     inputs_fingerprint: str
     """Hash of the versions it was made of; empty if that is not known."""
+    plan: str | None = None
+    """How Spark made it in a batch: `together`, or why each partition had a plan of its own."""
 
 
 class Partition(msgspec.Struct, frozen=True, gc=False):
