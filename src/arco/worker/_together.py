@@ -112,6 +112,7 @@ class Together:
                 done, running = wait(running, return_when=FIRST_COMPLETED)
                 for future in done:
                     yield _with_plan(future.result(), why)
+            pool.shutdown()  # no thread is left behind
         finally:
             pool.shutdown(wait=False, cancel_futures=True)
 
