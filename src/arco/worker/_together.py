@@ -76,6 +76,8 @@ class Together:
                 left.insert(0, group)
                 why = str(reason)
             except Exception as error:  # whatever the job raised
+                if self._signals.cancelled():
+                    raise Cancelled from error
                 gone = self._application.fate()
                 if gone is not None:
                     raise self._executor.reported(self._application, error) from error
