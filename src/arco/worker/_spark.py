@@ -118,7 +118,10 @@ class SparkExecutor(PythonExecutor):
     @contextlib.contextmanager
     def scope(self, application: Application, task: Task) -> Iterator[None]:
         """What is of one task alone, or of one plan for several, in this thread."""
-        self._scopes.now = Scope(application.open(self._tag, task.definitions[0].spark_conf))
+        try:
+            self._scopes.now = Scope(application.open(self._tag, task.definitions[0].spark_conf))
+        except Exception as error:
+            raise self.reported(application, error) from error
         try:
             yield
         finally:
