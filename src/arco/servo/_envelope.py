@@ -31,6 +31,7 @@ __all__ = [
     "inputs_fingerprint",
     "open_envelope",
     "sign_envelope",
+    "version_folder",
     "version_of_path",
 ]
 
@@ -175,6 +176,13 @@ def version_of_path(asset_id: str, path: str) -> str | None:
     """The version to whose folder a path below the data of an asset belongs; None if it is none that workers get."""
     found = _IN_FOLDER.fullmatch(path)
     return found[2] if found is not None and found[1] == asset_id else None
+
+
+def version_folder(path: str) -> str:
+    """The folder of the version to which a path belongs that workers get, without a slash at its end."""
+    found = _IN_FOLDER.fullmatch(path)
+    assert found is not None
+    return path[: found.end(2)]
 
 
 def inputs_fingerprint(versions: Iterable[tuple[str, str, str]]) -> str:

@@ -41,7 +41,7 @@ from arco.domains.orchestration import (
     materialization_id,
 )
 from arco.runtime import Workspace
-from arco.servo._envelope import version_of_path
+from arco.servo._envelope import version_folder, version_of_path
 from arco.servo._pinned import pinned_versions
 from arco.servo._runs import Asked
 from arco.state import Snapshot
@@ -183,16 +183,17 @@ def _is_ours(version: Materialization) -> bool:
 
 
 async def _delete_files(workspace: Workspace, snapshot: Snapshot, versions: Sequence[Materialization]) -> None:
-    """Delete the files of versions, but for those that another version names. What a crash leaves, `orphans` finds."""
+    """Delete all that lies in the folders of versions, samples of failing rows too, but for files that another version
+    names. What a crash leaves, `orphans` finds."""
     if not versions:
         return
-    mine = {version.materialization_id for version in versions}
-    others = await _named_files(snapshot, mine)
-    store = workspace.handle(Role.COLLECTOR)
+    others = await _named_files(snapshot, {version.materialization_id for version in versions})
+    reader, store = workspace.handle(Role.READER), workspace.handle(Role.COLLECTOR)
     for version in versions:
-        for file in version.files:
-            if file.path not in others:
-                await store.delete(file.path)
+        for folder in {version_folder(file.path) for file in version.files}:
+            for path in [info.path async for info in reader.list(folder)]:
+                if path not in others:
+                    await store.delete(path)
 
 
 async def _named_files(snapshot: Snapshot, without: Collection[str]) -> set[str]:
