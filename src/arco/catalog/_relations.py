@@ -81,6 +81,7 @@ class CatalogResolver:
         system: SystemRelations,
         find_table: FindTable,
         activity: Snapshot,
+        newest: Callable[[], Awaitable[Snapshot]],
         store: Store,
         runtime: Runtime,
         max_input_bytes: int,
@@ -88,6 +89,7 @@ class CatalogResolver:
         self._system = system
         self._find_table = find_table
         self._activity = activity
+        self._newest = newest
         self._store = store
         self._runtime = runtime
         self._max_input_bytes = max_input_bytes
@@ -101,7 +103,14 @@ class CatalogResolver:
         if table is not None:
             row, columns = table
             return await read_current_files(
-                row, columns, format_path(path), self._activity, self._store, self._runtime, self._max_input_bytes
+                row,
+                columns,
+                format_path(path),
+                self._activity,
+                await self._newest(),
+                self._store,
+                self._runtime,
+                self._max_input_bytes,
             )
         name = format_path(path)
         if of_system:

@@ -2,6 +2,9 @@
 
 partitions -> current materialization -> files below `data/` of the workspace -> Arrow in the catalog's columns
 
+Which version was current is asked of the snapshot; where its rows lie is asked of the state of now, because files that
+were compacted since go after a while.
+
 A column is found in a file under the name it had when the file was written: by the schema version that its
 materialization names, else by its present name or one that only it had before.
 """
@@ -17,7 +20,7 @@ from arco.catalog._sql_relation import select_columns
 from arco.catalog._sql_types import arrow_type
 from arco.core import Invalid, NotFound, PartitionKey, Refused, Runtime, Scalar, TooLarge
 from arco.domains.catalog import Column, TableRow
-from arco.domains.execution import MATERIALIZATIONS, PARTITIONS, Materialization
+from arco.domains.execution import MATERIALIZATIONS, PARTITIONS, Materialization, files_of
 from arco.state import Snapshot
 from arco.storage import ObjectMissing, Store
 
@@ -42,11 +45,12 @@ async def read_current_files(
     columns: Sequence[Column],
     name: str,
     activity: Snapshot,
+    newest: Snapshot,
     store: Store,
     runtime: Runtime,
     max_bytes: int,
 ) -> "TableDataRelation":
-    """The relation of a table, with its files as of a snapshot of `activity`. No file is read yet."""
+    """The relation of a table as of a snapshot of `activity`; `newest` is one of now. No file is read yet."""
     if not any(column.status == "active" for column in columns):
         raise Refused(f"the table {name} has no columns; add one before it is queried")
     files: list[_DataFile] = []
@@ -58,7 +62,8 @@ async def read_current_files(
         if version is None:
             continue  # retention took the fact; its files go with it
         key = _partition_values(partition.partition_key)
-        files += [_DataFile(file.path, file.size_bytes, version.schema_version, key) for file in version.files]
+        found = await files_of(newest, version)
+        files += [_DataFile(file.path, file.size_bytes, version.schema_version, key) for file in found]
     return TableDataRelation(table, columns, name, files, store, runtime, max_bytes)
 
 

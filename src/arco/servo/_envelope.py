@@ -27,6 +27,8 @@ __all__ = [
     "InputValue",
     "OutputPlace",
     "PinnedFile",
+    "compaction_location",
+    "compaction_of_path",
     "data_location",
     "inputs_fingerprint",
     "open_envelope",
@@ -45,6 +47,7 @@ VERSION_FOLDER: Final = "arco_version"
 _IN_FOLDER: Final = re.compile(
     rf"data/([^/]+)/[^/]+/(?:{VERSION_FOLDER}=)?([0-7][0-9A-HJKMNP-TV-Z]{{25}})/.+", re.ASCII
 )
+_COMPACTED: Final = re.compile(r"data/[^/]+/compaction-([0-7][0-9A-HJKMNP-TV-Z]{25})/.+", re.ASCII)
 _PREFIX: Final = b"env1."
 _HEAD: Final = len(_PREFIX) + 65
 
@@ -170,6 +173,17 @@ def data_location(asset_id: str, partition_id: str, materialization_id: str, bat
     if batch_id:
         return f"data/{asset_id}/{batch_id}/{VERSION_FOLDER}={materialization_id}/"
     return f"data/{asset_id}/{partition_id}/{materialization_id}/"
+
+
+def compaction_location(asset_id: str, materialization_id: str, compaction_id: str) -> str:
+    """The folder of what a compaction makes of the files of a version. It is the version's as much as its first one."""
+    return data_location(asset_id, "", materialization_id, f"compaction-{compaction_id}")
+
+
+def compaction_of_path(path: str) -> str | None:
+    """What compaction wrote a file; None if none did."""
+    found = _COMPACTED.fullmatch(path)
+    return found[1] if found is not None else None
 
 
 def version_of_path(asset_id: str, path: str) -> str | None:

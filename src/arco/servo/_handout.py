@@ -9,7 +9,7 @@ from typing import Final, TypeVar
 
 from arco.assets import AssetDefinition, PartitionSpace, Project
 from arco.core import HOUR, SECOND, LostObject, PartitionKey
-from arco.domains.execution import MATERIALIZATIONS, PARTITIONS, Materialization, Partition
+from arco.domains.execution import MATERIALIZATIONS, PARTITIONS, Materialization, Partition, files_of
 from arco.domains.orchestration import (
     ATTEMPTS,
     PLAN_TASKS,
@@ -119,8 +119,13 @@ async def _previous(view: View, output: Output, run: RunRow) -> InputPin | None:
         row = max((one for one in before if one.status == PUBLISHED), key=lambda one: one.version, default=None)
     if row is None:
         return None
-    files = tuple(PinnedFile(file.path, file.row_count, file.size_bytes) for file in row.files)
+    files = await _pinned(view, row)
     return InputPin(output.partition_id, output.partition_key, row.materialization_id, files, row.schema_hash)
+
+
+async def _pinned(view: View, version: Materialization) -> tuple[PinnedFile, ...]:
+    files = await files_of(view, version)
+    return tuple(PinnedFile(file.path, file.row_count, file.size_bytes) for file in files)
 
 
 def _window(definitions: tuple[AssetDefinition, ...], partition_key: str, now: int) -> tuple[int | None, int | None]:
@@ -141,7 +146,7 @@ async def _input(view: View, given: Input, planned: PlanTaskRow, written: Mappin
                 f"the version {version or '?'} of {given.asset_key}, which {planned.task_key} reads, is not known any "
                 "more; trigger the run again"
             )
-        files = tuple(PinnedFile(file.path, file.row_count, file.size_bytes) for file in row.files)
+        files = await _pinned(view, row)
         pins.append(InputPin(pin.partition_id, pin.partition_key, version, files, row.schema_hash))
     return InputValue(
         given.asset_id, given.asset_key, given.parameter, given.is_partitioned, given.mapping, tuple(pins)

@@ -73,6 +73,9 @@ from arco.wire._catalog import (
 )
 from arco.wire._errors import pack_error, unpack_error
 from arco.wire._maintenance import (
+    CompactedFiles,
+    CompactionAnswer,
+    CompactionRequest,
     MaintenanceAnswer,
     OrphanFile,
     OrphansAnswer,
@@ -83,6 +86,7 @@ from arco.wire._maintenance import (
     StatisticsAnswer,
     StatisticsFile,
     StatisticsRequest,
+    UnmergedFiles,
 )
 from arco.wire._reading import (
     AuditEntry,
@@ -167,6 +171,9 @@ __all__ = [
     "ColumnShape",
     "ColumnSpec",
     "ColumnUpdate",
+    "CompactedFiles",
+    "CompactionAnswer",
+    "CompactionRequest",
     "Compatibility",
     "ContractInfo",
     "ContractSpec",
@@ -266,6 +273,7 @@ __all__ = [
     "TaskProgress",
     "TaskSummary",
     "UnitProgress",
+    "UnmergedFiles",
     "VersionCheck",
     "VersionDecided",
     "VersionDecision",
