@@ -91,11 +91,20 @@ def read_files(
     elif source.format is SourceFormat.CSV:
         reader = reader.option("inferSchema", "true")
     frame = reader.load([place.pattern(file.path) for part in parts for file in part.files])
+    if columns and source.corrupt is not CorruptRecords.NULL:
+        frame = frame.where(_looks_at([column.name for column in columns]))
     return _with_keys(frame, place, parts).alias(f"{INPUT}{parameter}")
 
 
+def _looks_at(names: Sequence[str]) -> "Column":
+    """Always true, and needs every column: whether a record fits must not depend on what a function reads of it."""
+    from pyspark.sql import functions as f
+
+    return f.xxhash64(*(f.col(_quoted(name)).isNull() for name in names)) >= f.lit(-(2**63))
+
+
 def _reader(session: "SparkSession", source: Source, columns: Sequence[SchemaColumn], mode: str) -> Any:
-    # Without pruning, whether a record of CSV fits does not depend on what is read of it. JSON always prunes.
+    # A record with more or fewer values than columns fits only if nobody counts them.
     own = {"mode": mode, "columnPruning": "false", "columnNameOfCorruptRecord": CORRUPT_COLUMN}
     if source.format is SourceFormat.CSV:
         own |= {"header": "true", "enforceSchema": str(not columns).lower()}
@@ -226,9 +235,9 @@ def _bad_line(
         reader = _reader(session, source, own, _MODES[CorruptRecords.NULL]).option("enforceSchema", "true")
         frame = reader.schema(f"{_schema(own)}, {_quoted(CORRUPT_COLUMN)} string").load(place.pattern(file.path))
         # Counted in order, because one task reads all of the file.
-        numbered = frame.select(f.col(CORRUPT_COLUMN).alias("record")).coalesce(1)
-        numbered = numbered.select("record", f.monotonically_increasing_id().alias("number"))
-        bad = numbered.where(f.col("record").isNotNull()).orderBy("number").first()
+        numbered = frame.coalesce(1).select("*", f.monotonically_increasing_id().alias("number"))
+        found = numbered.where(_looks_at([column.name for column in own])).where(f.col(CORRUPT_COLUMN).isNotNull())
+        bad = found.orderBy("number").select(f.col(CORRUPT_COLUMN).alias("record"), "number").first()
         if bad is None:
             return None
         if source.options.get("multiLine", "false") == "true" or "lineSep" in source.options:
