@@ -166,7 +166,7 @@ class _Source:
             mapping=self.mapping,
             pins=pins,
             is_partitioned=bool(self.definition.partitions),
-            is_source=self.is_source,
+            is_source=self.is_source or None,
         )
 
 
