@@ -226,7 +226,7 @@ def holds(operator: str, key: str, value: str, context: dict[str, str]) -> bool:
 
 
 AREAS = ["ledger", "state", "private", "manifests", "packs", "iceberg", "floor", "hint", "catalog"]
-SHARED = ["blobs", "code", "data", "incarnations", "logs", "selftest"]
+SHARED = ["blobs", "code", "data", "incarnations", "landing", "logs", "selftest"]
 segments = st.sampled_from([*AREAS, *SHARED, INCARNATION, "x", "00000000000000000001"])
 starts = st.one_of(
     st.tuples(st.just(INCARNATION), st.sampled_from(AREAS)).map("/".join), st.sampled_from([*SHARED, "ledger", "x"])

@@ -17,7 +17,7 @@ from typing import Final
 
 import msgspec
 
-from arco.assets import AssetDefinition
+from arco.assets import AssetDefinition, SchemaColumn, Source
 from arco.core import MINUTE, Outdated, Unauthenticated, derive_secret, sha256_hex
 
 __all__ = [
@@ -71,6 +71,8 @@ class InputPin(Part, frozen=True):
     files: tuple[PinnedFile, ...] = ()
     schema_hash: str = ""
     """The same for versions with the same columns; empty for what is no table."""
+    seen: bool = False
+    """The version that this task replaces was made of it: it is not read. A file may be here to show its columns."""
 
 
 class OutputPlace(Part, frozen=True):
@@ -101,6 +103,10 @@ class InputValue(Part, frozen=True):
     mapping: str = ""
     pins: tuple[InputPin, ...] = ()
     """In the order of the dependency's partitions."""
+    source: Source | None = None
+    """Files of others, whose partitions the pins name; they have no versions."""
+    columns: tuple[SchemaColumn, ...] = ()
+    """What a source declares."""
 
 
 class Envelope(Part, frozen=True):

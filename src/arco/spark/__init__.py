@@ -13,6 +13,8 @@ from arco.spark._lineage import (
     lineage_from_explain,
     lineage_from_plan,
     lineage_of,
+    no_plan,
+    overridden,
 )
 from arco.spark._merging import SPARK_FROM_BYTES, SparkMerger
 from arco.spark._mixing import Keys, Verdict, partition_mixing
@@ -47,6 +49,8 @@ __all__ = [
     "lineage_from_plan",
     "lineage_of",
     "missing_for_spark",
+    "no_plan",
+    "overridden",
     "parse_conf",
     "partition_mixing",
     "require_spark",

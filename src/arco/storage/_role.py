@@ -42,8 +42,8 @@ class Grant:
     actions: frozenset[Action]
 
 
-SHARED = frozenset({"blobs", "code", "data", "incarnations", "logs", "selftest"})
-"""The folders beside the incarnations. No incarnation may have one of these names."""
+SHARED = frozenset({"blobs", "code", "data", "incarnations", "landing", "logs", "selftest"})
+"""The folders beside the incarnations. No incarnation may have one of these names. In `landing` only others write."""
 
 NEVER_SIGNED = ("{inc}/private/*",)
 NEVER_DELETED = ("{inc}/ledger/*/floor/*", "{inc}/manifests/*/floor/*")
