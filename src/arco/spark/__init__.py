@@ -4,7 +4,7 @@ Nothing else imports PySpark. It is an optional dependency (`pip install arco[sp
 inside functions, and a machine without it can still do everything that is not data.
 """
 
-from arco.spark._engine import ChoosingRunner, CompactionEngine, require_spark, spark_sessions
+from arco.spark._engine import ChoosingRunner, CompactionEngine, missing_for_spark, require_spark, spark_sessions
 from arco.spark._lineage import (
     Dependency,
     OutputColumn,
@@ -43,6 +43,7 @@ __all__ = [
     "lineage_from_explain",
     "lineage_from_plan",
     "lineage_of",
+    "missing_for_spark",
     "parse_conf",
     "partition_mixing",
     "require_spark",
