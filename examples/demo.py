@@ -82,6 +82,7 @@ def main() -> int:
     if trouble is not None:
         print(f"The demo runs on Spark: {trouble}.", file=sys.stderr)
         return NO_SPARK
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # ends what it started, as Ctrl-C does
     begin = time.perf_counter()
     place = folder or Path(tempfile.mkdtemp(prefix="arco-demo-"))
     place.mkdir(parents=True, exist_ok=True)
