@@ -20,8 +20,8 @@ help: ## Show this list
 
 setup: $(VENV_READY) $(EMULATORS_READY) ## Install everything the other targets need
 
-demo: $(VENV_READY) ## Carry out the walk-through of the README
-	@$(BIN)/python examples/walkthrough.py
+demo: $(VENV_READY) ## Carry out a pipeline on Spark, from nothing to a report (needs Java 17)
+	@$(BIN)/python examples/demo.py $(if $(FOLDER),--folder $(FOLDER))
 
 test: $(VENV_READY) $(EMULATORS_READY) ## Run the tests on all cores, with branch coverage of at least 80 %
 	@$(BIN)/pytest -q -n auto --maxprocesses 8 --dist worksteal --cov=arco --cov-branch --cov-fail-under=80 tests

@@ -14,6 +14,7 @@ from arco.wire._access import (
 )
 from arco.wire._activity import (
     CheckResultInfo,
+    ColumnEdgeInfo,
     EdgeAdd,
     EdgeWritten,
     EventAnswer,
@@ -167,6 +168,7 @@ __all__ = [
     "ColumnAlter",
     "ColumnChange",
     "ColumnDrop",
+    "ColumnEdgeInfo",
     "ColumnInfo",
     "ColumnShape",
     "ColumnSpec",
