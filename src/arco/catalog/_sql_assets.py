@@ -28,7 +28,7 @@ _PARQUET = ".parquet"
 async def read_asset_data(
     asset: AssetRow, activity: Snapshot, newest: Snapshot, store: Store, runtime: Runtime, max_bytes: int
 ) -> "AssetDataRelation":
-    """The relation of an asset as of a snapshot of `activity`; `newest` is one of now. Of files only footers are read yet."""
+    """The relation of an asset as of a snapshot of `activity`; `newest` is one of now. Only footers are read yet."""
     made = await current_versions(activity, newest, asset.asset_id)
     versions = sorted((version for version in made if version.files), key=lambda one: one.materialization_id)
     if not versions:
