@@ -38,7 +38,7 @@ WEEKS = weekly("2026-07-06", end="2026-09-28")
 def raw_events(context: Context) -> DataFrame:
     """What tills and web shop sent of a day, as it came."""
     was_asked_before = context.previous is not None
-    sent = till.events(context.partition["date"], again=was_asked_before)
+    sent = till.events(context.window.start.date(), again=was_asked_before)
     frame: DataFrame = context.spark.createDataFrame(sent)
     return frame
 
