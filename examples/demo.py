@@ -9,6 +9,7 @@ what follows is what it said.
 
 import argparse
 import os
+import re
 import shlex
 import shutil
 import signal
@@ -23,12 +24,19 @@ from pathlib import Path
 from arco.spark import missing_for_spark
 
 QUARTER = "--from 2026-07-01 --to 2026-09-30"
-DEV = "arco dev --slots 1 --no-reload"
-# One Spark on a small machine: little memory, little to shuffle, no pages.
-SMALL = ("spark.driver.memory=1g", "spark.sql.shuffle.partitions=2", "spark.ui.enabled=false")
+DEV = "arco dev --slots 1"
+# One Spark on a small machine: little memory, little to shuffle, no pages; compiled quickly rather than well, because
+# it does not run for long.
+SMALL = (
+    "spark.driver.memory=1g",
+    "spark.driver.extraJavaOptions=-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    "spark.sql.shuffle.partitions=2",
+    "spark.ui.enabled=false",
+)
 START_SECONDS = 60
 END_SECONDS = 60
 NO_SPARK = 2
+PROGRESS = re.compile(r"  [\w.]+: \d+ of \d+ succeeded, .*running\n")
 
 STEPS: Sequence[tuple[str, str]] = (
     (
@@ -121,10 +129,24 @@ class Demo:
 
     def _run(self, why: str, line: str) -> int:
         _tell(why, line)
-        done = subprocess.run(_command(line), cwd=self._folder, env=self._environment, check=False)
-        if done.returncode:
-            print(f"this ended with {done.returncode}", file=sys.stderr)
-        return done.returncode
+        if sys.stdout.isatty():
+            code = subprocess.run(_command(line), cwd=self._folder, env=self._environment, check=False).returncode
+        else:
+            code = self._without_progress(line)
+        if code:
+            print(f"this ended with {code}", file=sys.stderr)
+        return code
+
+    def _without_progress(self, line: str) -> int:
+        """Run a command and pass on what it says, but for lines that only tell how far it is."""
+        with subprocess.Popen(
+            _command(line), cwd=self._folder, env=self._environment, stdout=subprocess.PIPE, text=True
+        ) as process:
+            assert process.stdout is not None
+            for said in process.stdout:
+                if PROGRESS.fullmatch(said) is None:
+                    print(said, end="", flush=True)
+            return process.wait()
 
     @contextmanager
     def _serving(self) -> Iterator[None]:

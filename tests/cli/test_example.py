@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from arco.cli import _example
+from arco.cli._example import write_example
 from arco.core import StoreRefused
 from tests.cli.conftest import Cli, Ran
 
@@ -60,7 +60,7 @@ def test_settings_and_what_is_hidden_are_no_obstacle(cli: Cli, home: Path) -> No
 
 def test_a_folder_that_cannot_be_written_is_told(home: Path) -> None:
     with pytest.raises(StoreRefused, match="cannot be written"):
-        _example.write_example(home / "missing")
+        write_example(home / "missing")
 
 
 def test_its_assets_run_on_spark_and_its_checks_catch_the_odd_day(cli: Cli, home: Path) -> None:
