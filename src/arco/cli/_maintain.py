@@ -61,7 +61,7 @@ TARGETS = (1 << 20, 1 << 30)
 """Sizes that merged files may have."""
 
 SelectionArgument = Annotated[
-    str, typer.Argument(metavar="[SELECTION]", help="Assets, as for `arco run`; all if left out.", show_default=False)
+    str, typer.Argument(metavar="SELECTION", help="Assets, as for `arco run`; all if left out.", show_default=False)
 ]
 DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Only show what would be done.")]
 
@@ -165,9 +165,10 @@ async def orphans(
     dry_run: DryRunOption = False,
     yes: YesOption = False,
 ) -> None:
-    """Remove files of assets that belong to no version: what failed attempts and deleted versions left behind.
+    """Remove files of assets that belong to no version: what failed attempts, deleted versions and compactions left.
 
-    Folders of attempts that run, of versions that are not deleted and of tables of the catalog are never touched.
+    Folders of attempts that run, of versions that are not deleted and of tables of the catalog are never touched, and
+    neither are replaced files of which an attempt that runs was told.
     """
     hours, rest = divmod(parse_duration(older_than), 3600)
     if rest or not 1 <= hours <= MAX_HOURS:
@@ -370,12 +371,12 @@ def _compacted_grid(compacted: Sequence[CompactedFiles]) -> list[RenderableType]
             one.files_before,
             one.files_after,
             shown_size(one.bytes_before),
-            None if one.bytes_after is None else shown_size(one.bytes_after),
+            *([] if one.bytes_after is None else [shown_size(one.bytes_after)]),
         ]
         for one in compacted[:LISTED]
     ]
     headers = ["asset", "partition", "version", "files before", "files", "size before", "size"]
-    parts: list[RenderableType] = [grid(headers, rows)]
+    parts: list[RenderableType] = [grid(headers[: len(rows[0])], rows)]
     if len(compacted) > LISTED:
         parts.append(say(f"and {len(compacted) - LISTED:,} more; --json lists all", "dim"))
     return parts

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = ["SPARK_FROM_BYTES", "SparkMerger"]
 
-SPARK_FROM_BYTES: Final = 4 << 30
+SPARK_FROM_BYTES: Final = 2 << 30
 """Less than this is merged faster here, because Spark takes seconds to start (docs/measurements.md)."""
 
 Error = tuple[str, str]
