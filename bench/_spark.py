@@ -38,7 +38,7 @@ class _Size:
 
 
 FULL = _Size(events=16_000_000, runs=3, checked=8_000_000)
-QUICK = _Size(events=2_000_000, runs=2, checked=1_000_000)
+QUICK = _Size(events=1_000_000, runs=2, checked=1_000_000)
 
 
 async def measure_spark(folder: Path, runtime: AsyncRuntime, quick: bool) -> list[Line]:
