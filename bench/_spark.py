@@ -26,7 +26,7 @@ SECTION = f"assets on Spark ({CORES} cores, local disk, wall time)"
 SCOPE = Scope("bench", "spark")
 OVERHEAD = 1.05
 CHECKS = {"scanning_once": "one more scan for all", "scanning": "a scan for each"}
-UNUSED = {"FIRST_DAY": "2025-01-01", "END_DAY": "2025-01-02", "ROWS": 1}
+UNUSED: dict[str, str | int] = {"FIRST_DAY": "2025-01-01", "END_DAY": "2025-01-02", "ROWS": 1}
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class _Size:
 
 
 FULL = _Size(events=16_000_000, runs=3, checked=8_000_000)
-QUICK = _Size(events=2_000_000, runs=2, checked=1_000_000)
+QUICK = _Size(events=1_000_000, runs=2, checked=1_000_000)
 
 
 async def measure_spark(folder: Path, runtime: AsyncRuntime, quick: bool) -> list[Line]:
@@ -59,7 +59,7 @@ async def measure_spark(folder: Path, runtime: AsyncRuntime, quick: bool) -> lis
 async def _against_script(
     folder: Path, runtime: AsyncRuntime, processes: Fleet, files: list[str], start: float, size: _Size
 ) -> list[Line]:
-    ours, theirs = [], []
+    ours, theirs, cold = [], [], 0.0
     with plain(folder / "plain") as script:
         for turn in range(size.runs + 1):
             theirs.append(_scripted(script, folder / "made", files))

@@ -51,7 +51,7 @@ QUICK = _Size(partitions=10, rows=100_000, runs=1)
 async def measure_partitions(folder: Path, runtime: AsyncRuntime, quick: bool) -> list[Line]:
     size = QUICK if quick else FULL
     end = FIRST_DAY + timedelta(size.partitions)
-    sizes = {"FIRST_DAY": str(FIRST_DAY), "END_DAY": str(end), "ROWS": size.rows, "EVENTS": 1}
+    sizes: dict[str, str | int] = {"FIRST_DAY": str(FIRST_DAY), "END_DAY": str(end), "ROWS": size.rows, "EVENTS": 1}
     project = write_project(folder / "project", sizes)
     store, raw = folder / "store", (folder / "raw").absolute()
     await init_workspace(LocalStore(store), SCOPE, runtime)

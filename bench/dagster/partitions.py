@@ -28,14 +28,14 @@ def session() -> SparkSession:
     return SparkSession.builder.getOrCreate()
 
 
-@asset(partitions_def=DAYS)
+@asset(partitions_def=DAYS)  # type: ignore[untyped-decorator]
 def totals(context: AssetExecutionContext) -> None:
     day = context.partition_key
     one = session().read.parquet(f"{RAW}/date={day}").withColumn("date", f.lit(day).cast("date"))
     functions.totals(one).write.mode("overwrite").parquet(f"{MADE}/totals/date={day}")
 
 
-@asset(partitions_def=DAYS, backfill_policy=BackfillPolicy.single_run())
+@asset(partitions_def=DAYS, backfill_policy=BackfillPolicy.single_run())  # type: ignore[untyped-decorator]
 def together(context: AssetExecutionContext) -> None:
     """Written for many partitions at once."""
     folders = [f"{RAW}/date={day}" for day in context.partition_keys]

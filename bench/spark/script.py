@@ -38,7 +38,7 @@ ORDERS: dict[str, Callable[..., None]] = {"report": report, "loop": loop, "toget
 def main() -> None:
     builder = SparkSession.builder
     for name, value in json.loads(Path(sys.argv[1]).read_text()).items():
-        builder = builder.config(name, value)  # type: ignore[attr-defined]
+        builder = builder.config(name, value)
     spark = builder.getOrCreate()
     for line in sys.stdin:
         order = json.loads(line)

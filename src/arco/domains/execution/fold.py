@@ -129,24 +129,52 @@ def _fold_version(group: Group, item: Input, event: MaterializationCompleted) ->
     )
     group.put(MATERIALIZATIONS, row)
     status = _fold_written(group, item, event, version)
+    good = status == PUBLISHED
+    partition = _published(before, row, item.received) if good else _not_current(before, item, event, status)
+    group.put(PARTITIONS, partition)
+
+
+def _published(before: Partition | None, row: Materialization, received: int) -> Partition:
+    """A partition whose new version is good. All fields in one go: nearly every event is such a version."""
+    return Partition(
+        row.partition_id,
+        row.asset_id,
+        row.asset_key,
+        row.partition_key if before is None else before.partition_key,
+        "complete",
+        row.materialization_id,
+        row.version,
+        row.version,
+        row.row_count,
+        row.byte_size,
+        row.file_count,
+        row.schema_hash,
+        row.run_id,
+        row.task_id,
+        None,
+        row.completed_at,
+        None if before is None else before.last_failure_at,
+        received if before is None else before.created_at,
+        received,
+        row.materialization_id,
+        PUBLISHED,
+    )
+
+
+def _not_current(before: Partition | None, item: Input, event: MaterializationCompleted, status: str) -> Partition:
+    """A partition whose new version does not become its current one."""
     partition = before or _first(item, event)
-    is_good = status == PUBLISHED
-    is_current = is_good or partition.current_materialization_id is not None
-    group.put(
-        PARTITIONS,
-        msgspec.structs.replace(
-            partition,
-            **(current_fields(row) if is_good else {}),
-            asset_key=event.asset_key,
-            status=partition_status(status, is_current=is_current),
-            version_count=version,
-            last_run_id=event.run_id,
-            last_task_id=event.task_id,
-            last_error=None,
-            updated_at=item.received,
-            newest_materialization_id=event.materialization_id,
-            newest_status=status,
-        ),
+    return msgspec.structs.replace(
+        partition,
+        asset_key=event.asset_key,
+        status=partition_status(status, is_current=partition.current_materialization_id is not None),
+        version_count=partition.version_count + 1,
+        last_run_id=event.run_id,
+        last_task_id=event.task_id,
+        last_error=None,
+        updated_at=item.received,
+        newest_materialization_id=event.materialization_id,
+        newest_status=status,
     )
 
 
