@@ -85,8 +85,7 @@ class Together:
                 gone = self._application.fate()
                 if gone is not None:
                     raise self._executor.reported(self._application, error) from error
-                # Spark quotes records of files that it cannot read.
-                told = "" if any(given.source for given in group[0].inputs) else f": {_first_line(error)}"
+                told = _told(group[0], error)
                 print(f"one plan over {len(group)} partitions broke, and goes on in halves{told}")
                 left[:0] = [group[: len(group) // 2], group[len(group) // 2 :]]
                 may_break -= 1
@@ -165,7 +164,7 @@ class Together:
             if context.asked:
                 raise Apart(context.asked) from error
             # Each partition finds out for itself, and one of them may be fine.
-            raise Apart(f"it cannot be made for all at once: {_first_line(error)}") from error
+            raise Apart(f"it cannot be made for all at once{_told(merged, error)}") from error
         if context.asked:
             raise Apart(context.asked)
         return made, self._executor.jobs_since_inputs()
@@ -397,6 +396,11 @@ def _reading(executor: SparkExecutor, given: InputValue) -> Callable[[], Any]:
 def _with_plan(report: Report, why: str) -> Report:
     outputs = tuple(msgspec.structs.replace(output, plan=why) for output in report.outputs)
     return msgspec.structs.replace(report, outputs=outputs)
+
+
+def _told(task: Task, error: BaseException) -> str:
+    """What is said of an error beside; nothing where files of others are read, whose records Spark quotes."""
+    return "" if any(given.source for given in task.inputs) else f": {_first_line(error)}"
 
 
 def _first_line(error: BaseException) -> str:
