@@ -165,6 +165,7 @@ class SparkExecutor(PythonExecutor):
 
     def _start(self) -> Application:
         scratch = Path(self._setup.scratch or f"{self._setup.folder}.scratch")
+        scratch.mkdir(parents=True, exist_ok=True)
         try:
             application = start_application(
                 self._setup.spark, f"arco {self._setup.tenant}/{self._setup.workspace}", scratch, self._place.conf
