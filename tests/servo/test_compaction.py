@@ -21,6 +21,7 @@ from arco.domains.execution import (
 from arco.servo import RunRequest, refresh_statistics, retire_versions, version_detail
 from arco.servo._compaction import _Due
 from arco.storage import Role
+from arco.storage._rolestore import Operation
 from tests.servo.small_files import Small, in_small, parquet
 from tests.servo.world import ASKED, project
 
@@ -122,7 +123,7 @@ def test_what_was_merged_together_is_recorded_in_one_append() -> None:
 
 
 def _appends(small: Small) -> int:
-    return small.world.workspace.counts.count(Role.OWNER, "create")
+    return small.world.workspace.counts.count(Role.OWNER, Operation.CREATE)
 
 
 def test_a_call_ends_where_the_merger_has_no_more_room() -> None:
