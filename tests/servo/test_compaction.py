@@ -20,7 +20,8 @@ from arco.domains.execution import (
 )
 from arco.servo import RunRequest, refresh_statistics, retire_versions, version_detail
 from arco.servo._compaction import _Due
-from arco.storage import Operation, Role
+from arco.storage import Role
+from arco.storage._rolestore import Operation
 from tests.servo.small_files import Small, in_small, parquet
 from tests.servo.world import ASKED, project
 
