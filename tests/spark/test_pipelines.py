@@ -1,4 +1,4 @@
-"""A pipeline of three assets through real processes, on a standalone cluster."""
+"""A pipeline of three assets through real processes, on a standalone cluster and on Spark Connect."""
 
 import sys
 from collections.abc import Iterator
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.spark.clusters import standalone
+from tests.spark.clusters import connect_server, standalone
 from tests.spark.pipelines import Site, check_lineage, check_results, plans
 
 pytestmark = pytest.mark.prove
@@ -42,3 +42,16 @@ def test_batches_on_a_standalone_cluster(tmp_path: Path) -> None:
         assert all("reads no partitioned input" in plan for plan in plans(site, "raw"))
         executors = list((tmp_path / "cluster").glob("worker*/app-*/*"))
         assert len({path.parents[1] for path in executors}) == 2, "one on each worker"
+
+
+def test_batches_on_spark_connect(tmp_path: Path) -> None:
+    """It does not show its plans, so that nothing is proven: one partition after the other. Lineage is there anyway."""
+    with (
+        connect_server(tmp_path / "server", {"spark.ui.enabled": "false"}) as master,
+        pipeline(tmp_path, master, {"spark.sql.shuffle.partitions": "2"}) as site,
+    ):
+        site.backfill("*")
+        check_results(site)
+        check_lineage(site)
+        for asset in ("kinds", "totals"):
+            assert all("Spark Connect does not show its plans" in plan for plan in plans(site, asset))
