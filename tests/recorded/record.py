@@ -22,7 +22,8 @@ from typing import Any, Protocol
 import msgspec
 import pyarrow as pa
 
-from arco.assets import Retries
+from arco import not_null
+from arco.assets import Dimension, Engine, Retries, TimePartitions
 from arco.core import DAY, HOUR, Conflict, NotFound, new_ulid
 from arco.domains.catalog import (
     AddColumn,
@@ -58,13 +59,25 @@ from arco.domains.execution import (
     MaterializationCompleted,
     MaterializationFailed,
     QuarantineVersion,
+    RefreshStatistics,
     ReleaseVersion,
     RetentionPolicy,
+)
+from arco.domains.lineage import (
+    CaptureMethod,
+    ColumnInfluence,
+    ColumnLineage,
+    ColumnMapping,
+    ColumnRef,
+    Confidence,
+    ConfidenceReason,
+    TransformType,
 )
 from arco.domains.orchestration import (
     ACTIVE_RUNS,
     WORKSPACE,
     ConfirmDispatch,
+    FinishTask,
     Outcome,
     ReapAttempts,
     RequestDispatch,
@@ -87,7 +100,7 @@ from arco.state import (
 )
 from arco.storage import MemoryStore, Role, Scope, Store
 from tests.doubles import FakeRuntime, run
-from tests.servo.world import ASKED, World, project
+from tests.servo.world import ASKED, WORKER, World, project, result_of
 
 __all__ = ["SCOPE", "record", "summary"]
 
@@ -127,6 +140,7 @@ async def _record() -> dict[str, bytes]:
     workspace = await Workspace.open(store, SCOPE, runtime, compact=False, cadence=Cadence(fan_in=4))
     await _work_on_catalog(workspace, runtime)
     await _work_on_runs(workspace, runtime, store)
+    await _work_on_batches(workspace, runtime, store)
     await _work_on_activity(workspace, runtime)
     expected: dict[str, Any] = {}
     for definition in DEFINITIONS:
@@ -299,6 +313,49 @@ async def _work_on_runs(workspace: Workspace, runtime: FakeRuntime, store: Store
     await deploy(workspace, again, actor="ann", rollback_of=before)
 
 
+async def _work_on_batches(workspace: Workspace, runtime: FakeRuntime, store: Store) -> None:
+    """A backfill on Spark: claimed together, one lost with its driver, the rest told together with how it ran."""
+    world = World(workspace, runtime, store)
+    days = (Dimension("date", TimePartitions("0 0 * * *", "2025-12-01")),)
+    made = project(
+        {"lake.a": [], "lake.b": ["lake.a"]},
+        engine=Engine.SPARK,
+        partitions=days,
+        checks=(not_null("id", warn=1, error=5, samples=3),),
+        spark_conf={"spark.sql.shuffle.partitions": "2"},
+        one_plan=True,
+    )
+    await world.deploy(made)
+    await world.trigger(window="2025-12-01..2025-12-06", batch=4)
+    claimed = await world.claim()
+    lost = tuple(envelope.attempt_id for envelope in claimed[:2])
+    await workspace.decide("activity", ReapAttempts(lost, "the driver died"), actor="servo")
+    claimed = claimed[2:]
+    while claimed:
+        results = [_made_together(result_of(envelope, runtime.now())) for envelope in claimed]
+        await world.servo.work.finish(results, WORKER)
+        claimed = await world.claim(wait=60)
+
+
+def _made_together(result: FinishTask) -> FinishTask:
+    """A result as Spark's: how its batch ran, and what its columns are made of."""
+    columns = ColumnLineage(
+        CaptureMethod.PLAN_INTROSPECTION,
+        Confidence.MEDIUM,
+        ConfidenceReason.PLAN_INTROSPECTION,
+        coverage=1.0,
+        mappings=(ColumnMapping(ColumnRef("x"), (ColumnRef("x"),), TransformType.AGGREGATE, reason="a UDF"),),
+        influences=(ColumnInfluence((ColumnRef("date"),), TransformType.GROUP_BY),),
+        reason="one of its functions is somebody's own",
+    )
+    outputs = tuple(msgspec.structs.replace(output, plan="together") for output in result.outputs)
+    lineage = result.lineage
+    if lineage is not None:
+        edges = tuple(msgspec.structs.replace(edge, column_lineage=columns) for edge in lineage.edges)
+        lineage = msgspec.structs.replace(lineage, edges=edges)
+    return msgspec.structs.replace(result, outputs=outputs, lineage=lineage)
+
+
 async def _work_on_activity(workspace: Workspace, runtime: FakeRuntime) -> None:
     assets = {name: new_ulid(runtime, runtime) for name in ("sales.orders", "sales.customers", "finance.ledger")}
 
@@ -353,6 +410,7 @@ async def _work_on_activity(workspace: Workspace, runtime: FakeRuntime) -> None:
     await facts(new(bad))
     await workspace.decide("activity", QuarantineVersion(bad.asset_id, bad.materialization_id, "too few"), actor="ann")
     await workspace.decide("activity", ReleaseVersion(bad.asset_id, bad.materialization_id, "a holiday"), actor="bob")
+    await workspace.decide("activity", RefreshStatistics(bad.asset_id, bad.materialization_id, bad.files), actor="ann")
     policy = RetentionPolicy(min_versions=1, max_versions=1)
     older = await _older(workspace, late)
     await workspace.decide("activity", ExpireVersions(late.asset_id, older, policy), actor="ann")

@@ -4,7 +4,9 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import msgspec
+import pytest
 
+from arco.assets import Dimension, Engine, StaticPartitions
 from arco.core import DAY, HOUR
 from arco.domains.execution import (
     MATERIALIZATION_COMPLETED,
@@ -17,6 +19,7 @@ from arco.domains.execution import (
 )
 from arco.domains.orchestration import Outcome
 from arco.servo import Envelope, RunRequest, remove_orphans, retire_versions
+from arco.servo._envelope import data_location
 from arco.state import new_event
 from arco.storage import Role
 from tests.servo.world import ASKED, WORKER, World, project, result_of, run_world
@@ -225,7 +228,8 @@ def test_files_that_another_version_names_and_files_of_others_are_not_deleted() 
 
 
 async def _record(data: Data, like: Any, name: str, asset_id: str, path: str) -> None:
-    fact = {name: getattr(like, name) for name in like.__struct_fields__ if name not in ("version", "file_count")}
+    told = msgspec.structs.asdict(like)
+    fact = {name: told[name] for name in told if name not in ("version", "file_count") and told[name] is not None}
     fact |= {"materialization_id": name, "asset_id": asset_id, "files": (DataFile(path, 4, 1),)}
     event = new_event(MATERIALIZATION_COMPLETED, MATERIALIZATION_COMPLETED.payload(**fact))
     await data.world.workspace.record("activity", [event], actor="others")
@@ -261,13 +265,98 @@ def test_orphans_are_what_no_version_and_no_attempt_owns_and_old_enough() -> Non
 def test_what_a_crash_left_of_deleted_versions_is_swept() -> None:
     async def work(data: Data) -> None:
         old = await data.make()
-        extra = await data.put(f"{old.rpartition('/')[0]}/samples.json")
         await data.make()
         await data.retire()
         await data.later(25 * HOUR)
         assert await data.sweep() == [], "expired is not deleted"
         await data.retire()
-        await data.later(HOUR)
-        assert await data.sweep() == [extra]
+        left = await data.put(f"{old.rpartition('/')[0]}/samples/not_null(id).parquet")
+        await data.later(25 * HOUR)
+        assert await data.sweep() == [left]
 
     in_data(work)
+
+
+@pytest.mark.parametrize("alone", [True, False], ids=["alone", "in a batch"])
+def test_samples_of_failing_rows_stay_and_go_with_their_version(alone: bool) -> None:
+    async def work(data: Data) -> None:
+        places, samples = [], []
+        for _ in range(2):
+            await data.world.trigger("s.a", mode="force")
+            envelope = await data.claim()
+            if not alone:
+                envelope = as_in_batch(envelope)
+            places += await data.finish(envelope)
+            samples.append(await data.put(f"{envelope.outputs[0].location}samples/not_null(id).parquet"))
+        await data.retire()
+        await data.later(25 * HOUR)
+        assert await data.sweep() == [], "the samples of a version are its own"
+        assert await data.paths() == {*places, *samples}
+        await data.retire()
+        assert await data.paths() == {places[1], samples[1]}
+
+    in_data(work)
+
+
+def as_in_batch(envelope: Envelope) -> Envelope:
+    """The same as if a job over a batch wrote it."""
+    places = tuple(
+        msgspec.structs.replace(
+            place, location=data_location(place.asset_id, place.partition_id, place.materialization_id, "batch")
+        )
+        for place in envelope.outputs
+    )
+    return msgspec.structs.replace(envelope, outputs=places)
+
+
+# Versions of a batch
+
+
+BATCHED = project({"s.a": []}, engine=Engine.SPARK, partitions=(Dimension("k", StaticPartitions(("a", "b", "c"))),))
+
+
+def in_batch(work: Callable[[Data, list[Envelope]], Awaitable[None]]) -> None:
+    async def main(world: World) -> None:
+        await world.trigger("s.a", partitions={"k": "*"})
+        await work(Data(world), await world.claim())
+
+    run_world(main, deployed=BATCHED)
+
+
+def test_versions_of_a_batch_lie_in_its_folder_and_retire_like_others() -> None:
+    async def work(data: Data, envelopes: list[Envelope]) -> None:
+        assert len({envelope.batch_id for envelope in envelopes}) == 1
+        first = [path for envelope in envelopes for path in await data.finish(envelope)]
+        assert all(f"/{envelopes[0].batch_id}/arco_version=" in path for path in first)
+        await data.world.trigger("s.a", mode="force", partitions={"k": "a"})
+        (alone,) = await data.finish(await data.claim())
+        done = await data.retire()
+        assert (len(done.expired), done.foreign) == (1, 0)
+        await data.later(25 * HOUR)
+        assert await data.sweep() == []
+        await data.retire()
+        gone = next(path for path in first if envelopes[0].outputs[0].materialization_id in path)
+        assert await data.paths() == {*first, alone} - {gone}
+
+    in_batch(work)
+
+
+def test_what_a_killed_job_over_a_batch_left_is_swept_and_what_one_that_runs_writes_is_not() -> None:
+    async def work(data: Data, envelopes: list[Envelope]) -> None:
+        batch = envelopes[0].outputs[0].location.rsplit("/", 2)[0]
+        temporary = await data.put(f"{batch}/_temporary/0/_temporary/attempt_1/arco_version=x/part-0.parquet")
+        unplaced = await data.put(f"{batch}/arco_version=__HIVE_DEFAULT_PARTITION__/part-0.parquet")
+        written = await data.put(f"{envelopes[1].outputs[0].location}part-9.parquet")
+        inside = await data.put(f"{envelopes[1].outputs[0].location}_temporary/0/part-9.parquet")
+        good = await data.finish(envelopes[0])
+        await data.later(25 * HOUR)
+        assert await data.sweep() == [], "two tasks of the batch still run"
+        for envelope in envelopes[1:]:
+            await data.finish(envelope, Outcome.FAILED)
+        assert await data.sweep(hours=48) == []
+        failed = {f"{envelope.outputs[0].location}part-0.parquet" for envelope in envelopes[1:]}
+        await data.later(25 * HOUR)
+        assert set(await data.sweep()) == {temporary, unplaced, written, inside, *failed}
+        assert await data.paths() == set(good)
+
+    in_batch(work)

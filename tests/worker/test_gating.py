@@ -20,7 +20,15 @@ from arco.assets import (
 from arco.core import MINUTE
 from arco.domains.catalog import AddColumn, CreateNamespace, CreateTable
 from arco.domains.deployments import ASSET_NAMES, WORKSPACE
-from arco.domains.execution import PARTITIONS, Partition
+from arco.domains.execution import (
+    MATERIALIZATIONS,
+    PARTITIONS,
+    ExpireVersions,
+    Partition,
+    QuarantineVersion,
+    ReleaseVersion,
+    RetentionPolicy,
+)
 from arco.domains.quality import QUALITY_TABLE, Quality
 from arco.runtime import Workspace
 from arco.servo import Envelope
@@ -166,6 +174,31 @@ def test_history_is_that_of_earlier_good_versions_of_the_partition() -> None:
         await world.trigger("n.a", mode=Mode.FORCE)
         (last,) = await world.claim()
         assert last.outputs[0].history == {"anomaly(row_count)": (130, 120, 110)}
+
+    run_world(work, deployed=checked(check, None))
+
+
+def test_history_goes_by_how_versions_stand_now() -> None:
+    """What somebody released counts, what somebody set aside does not, and what only expired does."""
+    check = anomaly(percent=50, versions=9, at_least=1)
+    (count,) = (measure.name for measure in measures_of(check))
+
+    async def work(world: World) -> None:
+        for rows in (100, 110, 1000, 120, 130):
+            await run_again(world, {count: rows}, rows)
+        key = await asset_id(world.workspace, "n.a")
+        log = world.workspace.logs["activity"]
+        versions = {row.row_count: row.materialization_id for row in await log.replica.rows(MATERIALIZATIONS, key)}
+        strict = RetentionPolicy(min_days=1, min_versions=1, max_versions=2)
+        for command in (
+            ReleaseVersion(key, versions[1000], "a sale"),
+            QuarantineVersion(key, versions[120], "off"),
+            ExpireVersions(key, (versions[100], versions[110]), strict),
+        ):
+            await world.workspace.decide("activity", command, actor="ann")
+        await world.trigger("n.a", mode=Mode.FORCE)
+        (last,) = await world.claim()
+        assert last.outputs[0].history == {"anomaly(row_count)": (130, 1000, 110, 100)}
 
     run_world(work, deployed=checked(check, None))
 

@@ -86,6 +86,7 @@ class CatalogResolver:
         system: SystemRelations,
         find_table: FindTable,
         activity: Snapshot,
+        newest: Callable[[], Awaitable[Snapshot]],
         store: Store,
         runtime: Runtime,
         max_input_bytes: int,
@@ -94,6 +95,7 @@ class CatalogResolver:
         self._system = system
         self._find_table = find_table
         self._activity = activity
+        self._newest = newest
         self._store = store
         self._runtime = runtime
         self._max_input_bytes = max_input_bytes
@@ -108,11 +110,21 @@ class CatalogResolver:
         if table is not None:
             row, columns = table
             return await read_current_files(
-                row, columns, format_path(path), self._activity, self._store, self._runtime, self._max_input_bytes
+                row,
+                columns,
+                format_path(path),
+                self._activity,
+                await self._newest(),
+                self._store,
+                self._runtime,
+                self._max_input_bytes,
             )
         asset = await self._find_asset(path) if self._find_asset is not None and len(path) > 1 else None
         if asset is not None:
-            return await read_asset_data(asset, self._activity, self._store, self._runtime, self._max_input_bytes)
+            newest = await self._newest()
+            return await read_asset_data(
+                asset, self._activity, newest, self._store, self._runtime, self._max_input_bytes
+            )
         name = format_path(path)
         if of_system:
             raise NotFound(f"there is no {name}; {near_names(name.lower(), self._system.names())}")

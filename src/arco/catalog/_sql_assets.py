@@ -11,7 +11,7 @@ from functools import partial
 import pyarrow as pa
 
 from arco.catalog._footer import read_footer
-from arco.catalog._sql_data import CurrentFile, current_versions, files_of, read_bytes
+from arco.catalog._sql_data import CurrentFile, current_files, current_versions, read_bytes
 from arco.catalog._sql_files import Wanted, decode_file
 from arco.catalog._sql_relation import select_columns
 from arco.core import NotFound, Refused, Runtime
@@ -26,17 +26,17 @@ _PARQUET = ".parquet"
 
 
 async def read_asset_data(
-    asset: AssetRow, activity: Snapshot, store: Store, runtime: Runtime, max_bytes: int
+    asset: AssetRow, activity: Snapshot, newest: Snapshot, store: Store, runtime: Runtime, max_bytes: int
 ) -> "AssetDataRelation":
-    """The relation of an asset as of a snapshot of `activity`. Of files only footers are read yet."""
-    made = await current_versions(activity, asset.asset_id)
+    """The relation of an asset as of a snapshot of `activity`; `newest` is one of now. Only footers are read yet."""
+    made = await current_versions(activity, newest, asset.asset_id)
     versions = sorted((version for version in made if version.files), key=lambda one: one.materialization_id)
     if not versions:
         raise NotFound(f"nothing was made of {asset.key} that may be read; `arco run {asset.key}` makes it")
     if not all(file.path.endswith(_PARQUET) for version in versions for file in version.files):
         raise Refused(f"the asset {asset.key} is a value and no table; have its function return rows, to query it")
     columns = await _columns(asset.key, versions, store)
-    files = [file for version in versions for file in files_of(version)]
+    files = [file for version in versions for file in current_files(version)]
     return AssetDataRelation(asset.key, columns, files, store, runtime, max_bytes)
 
 

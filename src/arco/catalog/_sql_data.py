@@ -2,6 +2,9 @@
 
 partitions -> current materialization -> files below `data/` of the workspace -> Arrow in the catalog's columns
 
+Which version was current is asked of the snapshot; where its rows lie is asked of the state of now, because files that
+were compacted since go after a while.
+
 A column is found in a file under the name it had when the file was written: by the schema version that its
 materialization names, else by its present name or one that only it had before.
 """
@@ -10,6 +13,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
+import msgspec
 import pyarrow as pa
 
 from arco.catalog._sql_files import Wanted, decode_file
@@ -17,15 +21,15 @@ from arco.catalog._sql_relation import select_columns
 from arco.catalog._sql_types import arrow_type
 from arco.core import Invalid, NotFound, PartitionKey, Refused, Runtime, Scalar, TooLarge
 from arco.domains.catalog import Column, TableRow
-from arco.domains.execution import MATERIALIZATIONS, PARTITIONS, Materialization
+from arco.domains.execution import MATERIALIZATIONS, PARTITIONS, Materialization, files_of
 from arco.state import Snapshot
 from arco.storage import ObjectMissing, Store
 
 __all__ = [
     "CurrentFile",
     "TableDataRelation",
+    "current_files",
     "current_versions",
-    "files_of",
     "read_bytes",
     "read_current_files",
     "sources_of",
@@ -52,29 +56,31 @@ async def read_current_files(
     columns: Sequence[Column],
     name: str,
     activity: Snapshot,
+    newest: Snapshot,
     store: Store,
     runtime: Runtime,
     max_bytes: int,
 ) -> "TableDataRelation":
-    """The relation of a table, with its files as of a snapshot of `activity`. No file is read yet."""
+    """The relation of a table as of a snapshot of `activity`; `newest` is one of now. No file is read yet."""
     if not any(column.status == "active" for column in columns):
         raise Refused(f"the table {name} has no columns; add one before it is queried")
-    files = [file for version in await current_versions(activity, table.table_id) for file in files_of(version)]
+    versions = await current_versions(activity, newest, table.table_id)
+    files = [file for version in versions for file in current_files(version)]
     return TableDataRelation(table, columns, name, files, store, runtime, max_bytes)
 
 
-async def current_versions(activity: Snapshot, id: str) -> list[Materialization]:
-    """The newest published version of each partition of a table or an asset."""
+async def current_versions(activity: Snapshot, newest: Snapshot, id: str) -> list[Materialization]:
+    """The newest published version of each partition of a table or an asset, with the files where its rows are now."""
     found: list[Materialization] = []
     for partition in await activity.rows(PARTITIONS, id):
         current = partition.current_materialization_id
         version = await activity.get(MATERIALIZATIONS, id, current) if current is not None else None
         if version is not None:  # else retention took the fact; its files go with it
-            found.append(version)
+            found.append(msgspec.structs.replace(version, files=await files_of(newest, version)))
     return found
 
 
-def files_of(version: Materialization) -> list[CurrentFile]:
+def current_files(version: Materialization) -> list[CurrentFile]:
     key = _partition_values(version.partition_key)
     return [CurrentFile(file.path, file.size_bytes, version.schema_version, key) for file in version.files]
 

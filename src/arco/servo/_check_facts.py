@@ -2,8 +2,10 @@
 
 Read when a task is handed out, and only for checks that ask for it.
 
-- *Earlier versions* are good ones. Of an asset with time windows they are those of the windows before, with the same
-  keys in its other dimensions; of any other asset they are those of the same partition.
+- *Earlier versions* are good ones: nothing that was told of them speaks against them, or somebody released them. That
+  retention let go of one does not matter, because what it had is still known. Of an asset with time windows they are
+  the current versions of the windows before, with the same keys in its other dimensions; of any other asset they are
+  those of the same partition.
 - *Personal columns* are those that the catalog's table of the asset marks as PII.
 """
 
@@ -16,28 +18,27 @@ from arco.assets import (
     Anomaly,
     AssetDefinition,
     CheckDefinition,
-    GatingAction,
     PartitionSpace,
     TimePartitions,
 )
-from arco.core import DAY, AssetId, PartitionKey, Ulid, derive_ulid, parse_path, partition_id
-from arco.domains.catalog import COLUMNS, Column, find_namespace_id, find_object_id
-from arco.domains.execution import MATERIALIZATIONS, PARTITIONS, Materialization, Partition
-from arco.domains.quality import (
-    CHECK_RESULTS,
-    GATING_DECISIONS,
-    CheckResult,
-    GatingDecision,
-    check_id,
-    result_id,
+from arco.core import DAY, AssetId, PartitionKey, Ulid, derive_ulid, partition_id
+from arco.domains.execution import (
+    MATERIALIZATIONS,
+    PARTITIONS,
+    PUBLISHED,
+    VERSION_STATUS,
+    Materialization,
+    Partition,
+    VersionStatus,
 )
+from arco.domains.quality import CHECK_RESULTS, CheckResult, check_id, result_id
+from arco.servo._column_ids import catalog_columns
 from arco.servo._envelope import Envelope, OutputPlace
 from arco.state import View
 
 __all__ = ["with_check_facts"]
 
 _PAGE = 1000
-_HARMLESS = frozenset({GatingAction.CONTINUE, GatingAction.WARN})
 
 
 async def with_check_facts(envelope: Envelope, activity: View, catalog: View) -> Envelope:
@@ -63,15 +64,8 @@ async def _with_facts(
 
 
 async def _personal(catalog: View, place: OutputPlace) -> tuple[str, ...]:
-    """A table may have been made before the asset, and then shares its id, or after it."""
-    *above, name = parse_path(place.asset_key)
-    parent = await find_namespace_id(catalog, tuple(above))
-    named = None if parent is None else await find_object_id(catalog, parent, "table", name)
-    found: set[str] = set()
-    for table_id in {place.asset_id, named} - {None}:
-        rows: list[Column] = await catalog.rows(COLUMNS, str(table_id))
-        found |= {row.name for row in rows if row.pii_type is not None}
-    return tuple(sorted(found))
+    rows = await catalog_columns(catalog, place.asset_id, place.asset_key)
+    return tuple(sorted({row.name for row in rows if row.pii_type is not None}))
 
 
 class _History:
@@ -80,7 +74,6 @@ class _History:
         self._asset = asset
         self._place = place
         self._now = now
-        self._bad: frozenset[str] | None = None
 
     async def read(self, checks: list[CheckDefinition]) -> dict[str, tuple[float, ...]]:
         """Numbers of earlier versions by check, newest first."""
@@ -93,7 +86,7 @@ class _History:
         return next((part.name for part in self._asset.partitions if isinstance(part.partitions, TimePartitions)), None)
 
     async def _windows(self, most: int) -> AsyncIterator[Materialization]:
-        """The current versions of the windows before, as far as they are good."""
+        """The current versions of the windows before. What is not good is never current."""
         dimension = next(part for part in self._asset.partitions if part.name == self._time())
         key = PartitionKey.parse(self._place.partition_key)
         values = dict(key.dimensions)
@@ -104,7 +97,7 @@ class _History:
             part = partition_id(AssetId(Ulid(self._place.asset_id)), before)
             row: Partition | None = await self._view.get(PARTITIONS, self._place.asset_id, part)
             current = None if row is None else row.current_materialization_id
-            if current is not None and await self._is_good(current):
+            if current is not None:
                 version: Materialization | None = await self._view.get(MATERIALIZATIONS, self._place.asset_id, current)
                 if version is not None:
                     yield version
@@ -125,15 +118,12 @@ class _History:
             reached, span = since, span * 8
 
     async def _is_earlier(self, row: Materialization) -> bool:
-        is_ours = row.partition_id == self._place.partition_id and row.status == "published"
-        return is_ours and await self._is_good(row.materialization_id)
+        return row.partition_id == self._place.partition_id and await self._is_good(row.materialization_id)
 
     async def _is_good(self, materialization_id: str) -> bool:
-        """Whether no check held it back."""
-        if self._bad is None:
-            decisions: list[GatingDecision] = await self._view.rows(GATING_DECISIONS, self._place.asset_id)
-            self._bad = frozenset(row.materialization_id for row in decisions if row.action not in _HARMLESS)
-        return materialization_id not in self._bad
+        """Whether it stands as published, or did so when retention let go of it. Most versions have no row."""
+        row: VersionStatus | None = await self._view.get(VERSION_STATUS, self._place.asset_id, materialization_id)
+        return row is None or (row.set_to or row.judged) == PUBLISHED
 
     async def _between(self, since: str, until: str) -> AsyncIterator[Materialization]:
         after: str | None = since or None

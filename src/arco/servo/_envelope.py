@@ -17,7 +17,7 @@ from typing import Final
 
 import msgspec
 
-from arco.assets import AssetDefinition
+from arco.assets import AssetDefinition, SchemaColumn, Source
 from arco.core import MINUTE, Outdated, Unauthenticated, derive_secret, sha256_hex
 
 __all__ = [
@@ -27,10 +27,13 @@ __all__ = [
     "InputValue",
     "OutputPlace",
     "PinnedFile",
+    "compaction_location",
+    "compaction_of_path",
     "data_location",
     "inputs_fingerprint",
     "open_envelope",
     "sign_envelope",
+    "version_folder",
     "version_of_path",
 ]
 
@@ -44,6 +47,7 @@ VERSION_FOLDER: Final = "arco_version"
 _IN_FOLDER: Final = re.compile(
     rf"data/([^/]+)/[^/]+/(?:{VERSION_FOLDER}=)?([0-7][0-9A-HJKMNP-TV-Z]{{25}})/.+", re.ASCII
 )
+_COMPACTED: Final = re.compile(r"data/[^/]+/compaction-([0-7][0-9A-HJKMNP-TV-Z]{25})/.+", re.ASCII)
 _PREFIX: Final = b"env1."
 _HEAD: Final = len(_PREFIX) + 65
 
@@ -67,6 +71,8 @@ class InputPin(Part, frozen=True):
     files: tuple[PinnedFile, ...] = ()
     schema_hash: str = ""
     """The same for versions with the same columns; empty for what is no table."""
+    seen: bool = False
+    """The version that this task replaces was made of it: it is not read. A file may be here to show its columns."""
 
 
 class OutputPlace(Part, frozen=True):
@@ -97,6 +103,10 @@ class InputValue(Part, frozen=True):
     mapping: str = ""
     pins: tuple[InputPin, ...] = ()
     """In the order of the dependency's partitions."""
+    source: Source | None = None
+    """Files of others, whose partitions the pins name; they have no versions."""
+    columns: tuple[SchemaColumn, ...] = ()
+    """What a source declares."""
 
 
 class Envelope(Part, frozen=True):
@@ -171,10 +181,28 @@ def data_location(asset_id: str, partition_id: str, materialization_id: str, bat
     return f"data/{asset_id}/{partition_id}/{materialization_id}/"
 
 
+def compaction_location(asset_id: str, materialization_id: str, compaction_id: str) -> str:
+    """The folder of what a compaction makes of the files of a version. It is the version's as much as its first one."""
+    return data_location(asset_id, "", materialization_id, f"compaction-{compaction_id}")
+
+
+def compaction_of_path(path: str) -> str | None:
+    """What compaction wrote a file; None if none did."""
+    found = _COMPACTED.fullmatch(path)
+    return found[1] if found is not None else None
+
+
 def version_of_path(asset_id: str, path: str) -> str | None:
     """The version to whose folder a path below the data of an asset belongs; None if it is none that workers get."""
     found = _IN_FOLDER.fullmatch(path)
     return found[2] if found is not None and found[1] == asset_id else None
+
+
+def version_folder(path: str) -> str:
+    """The folder of the version to which a path belongs that workers get, without a slash at its end."""
+    found = _IN_FOLDER.fullmatch(path)
+    assert found is not None
+    return path[: found.end(2)]
 
 
 def inputs_fingerprint(versions: Iterable[tuple[str, str, str]]) -> str:

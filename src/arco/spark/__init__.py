@@ -13,7 +13,10 @@ from arco.spark._lineage import (
     lineage_from_explain,
     lineage_from_plan,
     lineage_of,
+    no_plan,
+    overridden,
 )
+from arco.spark._merging import SPARK_FROM_BYTES, SparkMerger
 from arco.spark._mixing import Keys, Verdict, partition_mixing
 from arco.spark._plans import INPUT_PREFIX
 from arco.spark._runner import SparkRunner
@@ -25,6 +28,7 @@ from arco.spark._traces import Kind
 __all__ = [
     "DEFAULT_MASTER",
     "INPUT_PREFIX",
+    "SPARK_FROM_BYTES",
     "Apart",
     "ChoosingRunner",
     "CompactionEngine",
@@ -35,6 +39,7 @@ __all__ = [
     "PlanLineage",
     "Progress",
     "Site",
+    "SparkMerger",
     "SparkRunner",
     "SparkSettings",
     "Verdict",
@@ -44,6 +49,8 @@ __all__ = [
     "lineage_from_plan",
     "lineage_of",
     "missing_for_spark",
+    "no_plan",
+    "overridden",
     "parse_conf",
     "partition_mixing",
     "require_spark",

@@ -74,6 +74,9 @@ from arco.wire._catalog import (
 )
 from arco.wire._errors import pack_error, unpack_error
 from arco.wire._maintenance import (
+    CompactedFiles,
+    CompactionAnswer,
+    CompactionRequest,
     MaintenanceAnswer,
     OrphanFile,
     OrphansAnswer,
@@ -84,6 +87,7 @@ from arco.wire._maintenance import (
     StatisticsAnswer,
     StatisticsFile,
     StatisticsRequest,
+    UnmergedFiles,
 )
 from arco.wire._reading import (
     AuditEntry,
@@ -169,6 +173,9 @@ __all__ = [
     "ColumnShape",
     "ColumnSpec",
     "ColumnUpdate",
+    "CompactedFiles",
+    "CompactionAnswer",
+    "CompactionRequest",
     "Compatibility",
     "ContractInfo",
     "ContractSpec",
@@ -268,6 +275,7 @@ __all__ = [
     "TaskProgress",
     "TaskSummary",
     "UnitProgress",
+    "UnmergedFiles",
     "VersionCheck",
     "VersionDecided",
     "VersionDecision",

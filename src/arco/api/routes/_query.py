@@ -31,6 +31,7 @@ async def run_query(request: Request, response: Response, caller: CallerDep, bod
         SystemRelations(catalog, activity),
         lambda path: find_table(catalog, path),
         activity,
+        lambda: workspace.logs["activity"].frozen(strong=False, min_position=activity.position),
         workspace.handle(Role.READER),
         workspace.runtime,
         limits.max_input_bytes,
