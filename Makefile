@@ -20,8 +20,8 @@ help: ## Show this list
 
 setup: $(VENV_READY) $(EMULATORS_READY) ## Install everything the other targets need
 
-demo: $(VENV_READY) ## Carry out the walk-through of the README
-	@$(BIN)/python examples/walkthrough.py
+demo: $(VENV_READY) ## Carry out a pipeline on Spark, from nothing to a report (needs Java 17)
+	@$(BIN)/python examples/demo.py $(if $(FOLDER),--folder $(FOLDER))
 
 test: $(VENV_READY) $(EMULATORS_READY) ## Run the tests on all cores, with branch coverage of at least 80 %
 	@$(BIN)/pytest -q -n auto --maxprocesses 8 --dist worksteal --cov=arco --cov-branch --cov-fail-under=80 tests
@@ -56,9 +56,9 @@ format: $(VENV_READY) ## Format the code and fix what ruff can fix
 lock: ## Resolve requirements.lock again (UPGRADE=1 for the newest versions)
 	@tmp=$$(mktemp -d) && trap 'rm -rf "$$tmp"' EXIT && $(PYTHON) -m venv "$$tmp" && "$$tmp/bin/pip" install -q uv && \
 	"$$tmp/bin/uv" pip compile -q --universal --generate-hashes --no-emit-index-url --no-emit-find-links --no-annotate \
-		--python-version 3.11 --group dev pyproject.toml -o requirements.lock $(if $(UPGRADE),--upgrade) \
+		--python-version 3.11 --extra spark --group dev pyproject.toml -o requirements.lock $(if $(UPGRADE),--upgrade) \
 		--custom-compile-command "make lock" && \
-	echo dagster | "$$tmp/bin/uv" pip compile -q --universal --generate-hashes --no-emit-index-url \
+	printf 'dagster\npyspark==4.1.4\n' | "$$tmp/bin/uv" pip compile -q --universal --generate-hashes --no-emit-index-url \
 		--no-emit-find-links --no-annotate --python-version 3.11 - -o bench/dagster/requirements.lock \
 		$(if $(UPGRADE),--upgrade) --custom-compile-command "make lock"
 

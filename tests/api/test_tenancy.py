@@ -25,6 +25,7 @@ from arco.catalog._cursors import encode_cursor
 from arco.core import ArcoError, Forbidden, Invalid, new_ulid
 from arco.domains.access import UserRole
 from arco.runtime import AsyncRuntime
+from arco.state import bucket_of
 from arco.storage import RequestCounts, Role, RoleStore, Scope
 from tests.api.content import Content, fill_whole
 from tests.api.stores import AskedStore, SigningStore
@@ -82,14 +83,15 @@ def _nowhere(place: Place) -> Content:
     """What looks like the victim's and is nobody's."""
     runtime = place.world.host.runtime
 
+    def same_place(found: re.Match[str]) -> str:
+        """Of the same time and the same bucket, so that it has the same place among the ids of others."""
+        while bucket_of(made := found[1] + new_ulid(runtime, runtime)[10:]) != bucket_of(found[0]):
+            pass
+        return made
+
     def other(value: str) -> str:
         changed = value.replace(VICTIM, NOWHERE)
-        # Of the same time, so that it has the same place among the ids of others.
-        return re.sub(
-            r"([0-7][0-9A-HJKMNP-TV-Z]{9})[0-9A-HJKMNP-TV-Z]{16}",
-            lambda found: found[1] + new_ulid(runtime, runtime)[10:],
-            changed,
-        )
+        return re.sub(r"([0-7][0-9A-HJKMNP-TV-Z]{9})[0-9A-HJKMNP-TV-Z]{16}", same_place, changed)
 
     made = replace(place.victim, **{field.name: other(getattr(place.victim, field.name)) for field in fields(Content)})
     # Not a ULID but as long, and of the same letters.

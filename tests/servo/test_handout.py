@@ -1,9 +1,14 @@
 """What an envelope tells beside the plan: the version that a task replaces, and how far attempts have come."""
 
-from arco.assets import Engine, Retries
+import msgspec
+
+from arco.assets import AssetKind, Engine, Retries, SchemaColumn, Source, SourceFormat
+from arco.domains.execution import OBSERVATIONS, AssetObserved
 from arco.domains.orchestration import Outcome
 from arco.servo import Progress, list_tasks
-from tests.servo.world import World, callback, project, run_world
+from tests.servo.projects import REGION, asset, dep
+from tests.servo.projects import project as project_of
+from tests.servo.world import WORKER, World, callback, project, result_of, run_world
 
 SPARK = project({"n.a": []}, engine=Engine.SPARK, retries=Retries(2, delay_seconds=0.0, jitter=0.0))
 
@@ -79,3 +84,33 @@ def test_progress_is_known_while_a_task_runs_and_nowhere_after() -> None:
         assert ended.progress is None
 
     run_world(work, deployed=SPARK)
+
+
+FILES = Source("landing/{region}/*.csv", SourceFormat.CSV)
+
+
+def test_files_of_others_are_handed_out_by_partition_and_what_was_read_is_kept() -> None:
+    columns = (SchemaColumn("id", "long"),)
+    raw = asset("n.raw", kind=AssetKind.EXTERNAL, function="", partitions=(REGION,), source=FILES, schema=columns)
+    made = asset("n.a", dep("n.raw", "raw"), partitions=(REGION,), engine=Engine.SPARK)
+
+    async def work(world: World) -> None:
+        await world.trigger("n.a", partitions={"region": "eu"})
+        (claimed,) = await world.claim()
+        (given,) = claimed.inputs
+        assert (given.source, given.columns, given.is_partitioned) == (FILES, columns, True)
+        (pin,) = given.pins
+        assert (pin.partition_key, pin.materialization_id) == ("region=s:eu", "")
+        result = result_of(claimed, world.runtime.now())
+        seen = AssetObserved(
+            "obs_1", given.asset_id, "n.raw", pin.partition_id, pin.partition_key, "v1", 1, run_id=claimed.run_id
+        )
+        other = msgspec.structs.replace(seen, partition_id="part_other")
+        refused = await world.servo.work.finish([msgspec.structs.replace(result, observations=(other,))], WORKER)
+        assert "was not planned to write" in refused.refused[claimed.attempt_id].message
+        done = await world.servo.work.finish([msgspec.structs.replace(result, observations=(seen,))], WORKER)
+        assert not done.refused
+        rows = await world.workspace.logs["activity"].replica.rows(OBSERVATIONS, given.asset_id)
+        assert [(row.observation_id, row.data_version) for row in rows] == [("obs_1", "v1")]
+
+    run_world(work, deployed=project_of(raw, made))

@@ -6,6 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from arco.assets import Dimension, Engine, StaticPartitions
 from arco.core import DAY, HOUR
 from arco.domains.execution import (
     MATERIALIZATION_COMPLETED,
@@ -284,7 +285,7 @@ def test_samples_of_failing_rows_stay_and_go_with_their_version(alone: bool) -> 
             await data.world.trigger("s.a", mode="force")
             envelope = await data.claim()
             if not alone:
-                envelope = in_batch(envelope)
+                envelope = as_in_batch(envelope)
             places += await data.finish(envelope)
             samples.append(await data.put(f"{envelope.outputs[0].location}samples/not_null(id).parquet"))
         await data.retire()
@@ -297,7 +298,7 @@ def test_samples_of_failing_rows_stay_and_go_with_their_version(alone: bool) -> 
     in_data(work)
 
 
-def in_batch(envelope: Envelope) -> Envelope:
+def as_in_batch(envelope: Envelope) -> Envelope:
     """The same as if a job over a batch wrote it."""
     places = tuple(
         msgspec.structs.replace(
@@ -306,3 +307,56 @@ def in_batch(envelope: Envelope) -> Envelope:
         for place in envelope.outputs
     )
     return msgspec.structs.replace(envelope, outputs=places)
+
+
+# Versions of a batch
+
+
+BATCHED = project({"s.a": []}, engine=Engine.SPARK, partitions=(Dimension("k", StaticPartitions(("a", "b", "c"))),))
+
+
+def in_batch(work: Callable[[Data, list[Envelope]], Awaitable[None]]) -> None:
+    async def main(world: World) -> None:
+        await world.trigger("s.a", partitions={"k": "*"})
+        await work(Data(world), await world.claim())
+
+    run_world(main, deployed=BATCHED)
+
+
+def test_versions_of_a_batch_lie_in_its_folder_and_retire_like_others() -> None:
+    async def work(data: Data, envelopes: list[Envelope]) -> None:
+        assert len({envelope.batch_id for envelope in envelopes}) == 1
+        first = [path for envelope in envelopes for path in await data.finish(envelope)]
+        assert all(f"/{envelopes[0].batch_id}/arco_version=" in path for path in first)
+        await data.world.trigger("s.a", mode="force", partitions={"k": "a"})
+        (alone,) = await data.finish(await data.claim())
+        done = await data.retire()
+        assert (len(done.expired), done.foreign) == (1, 0)
+        await data.later(25 * HOUR)
+        assert await data.sweep() == []
+        await data.retire()
+        gone = next(path for path in first if envelopes[0].outputs[0].materialization_id in path)
+        assert await data.paths() == {*first, alone} - {gone}
+
+    in_batch(work)
+
+
+def test_what_a_killed_job_over_a_batch_left_is_swept_and_what_one_that_runs_writes_is_not() -> None:
+    async def work(data: Data, envelopes: list[Envelope]) -> None:
+        batch = envelopes[0].outputs[0].location.rsplit("/", 2)[0]
+        temporary = await data.put(f"{batch}/_temporary/0/_temporary/attempt_1/arco_version=x/part-0.parquet")
+        unplaced = await data.put(f"{batch}/arco_version=__HIVE_DEFAULT_PARTITION__/part-0.parquet")
+        written = await data.put(f"{envelopes[1].outputs[0].location}part-9.parquet")
+        inside = await data.put(f"{envelopes[1].outputs[0].location}_temporary/0/part-9.parquet")
+        good = await data.finish(envelopes[0])
+        await data.later(25 * HOUR)
+        assert await data.sweep() == [], "two tasks of the batch still run"
+        for envelope in envelopes[1:]:
+            await data.finish(envelope, Outcome.FAILED)
+        assert await data.sweep(hours=48) == []
+        failed = {f"{envelope.outputs[0].location}part-0.parquet" for envelope in envelopes[1:]}
+        await data.later(25 * HOUR)
+        assert set(await data.sweep()) == {temporary, unplaced, written, inside, *failed}
+        assert await data.paths() == set(good)
+
+    in_batch(work)

@@ -2,10 +2,11 @@
 
 from typing import Any
 
+import msgspec
 import pytest
 
-from arco.assets import AssetKind, Retries
-from arco.core import Invalid
+from arco.assets import AssetKind, Dependency, Engine, Retries, Source, SourceFormat
+from arco.core import Invalid, PartitionKey
 from arco.domains.orchestration.plan import Pin, plan_fingerprint, task_id_of
 from arco.servo._estimates import estimate_plan
 from arco.servo._planner import make_plan
@@ -313,3 +314,27 @@ def test_dynamic_partitions_are_those_of_the_state() -> None:
     ]
     with pytest.raises(Invalid, match="no keys yet"):
         plan(made, partitions={"customer": "*"})
+
+
+def test_of_files_of_others_the_partitions_are_planned_and_no_versions() -> None:
+    files = Source("landing/{date}.csv", SourceFormat.CSV)
+    raw = asset("n.raw", kind=AssetKind.EXTERNAL, function="", partitions=(DAILY,), source=files)
+    made = project(raw, asset("n.a", dep("n.raw"), partitions=(DAILY,)))
+    first = plan(made, "n.a", partitions={"date": "2026-01-02"})
+    (given,) = first.tasks[0].inputs
+    assert given.is_source
+    assert given.pins == (Pin(part("n.raw", date=day(2)), PartitionKey({"date": day(2)}).canonical),)
+    known = good(("n.a", part("n.a", date=day(2)), Version("m1", "1", "some")))
+    again = plan(made, "n.a", known, partitions={"date": "2026-01-02"})
+    assert "whether n.raw changed is not known" in again.tasks[0].reason
+
+
+def test_a_plan_says_when_an_incremental_task_begins_from_scratch() -> None:
+    upstream = asset("n.raw", engine=Engine.SPARK)
+    made = asset("n.a", Dependency("n.raw", "raw", incremental=True), engine=Engine.SPARK)
+    both = project(upstream, made)
+    state = made_by(plan(both), both)
+    assert "from scratch" in task(plan(both, "n.a", state, mode=Mode.FORCE), "n.a").reason
+    assert "from scratch" not in task(plan(both, "n.a", state, mode=Mode.FORCE, rerun_of="r"), "n.a").reason
+    changed = project(upstream, msgspec.structs.replace(made, code_version="2"))
+    assert "from scratch" in task(plan(changed, "n.a", state), "n.a").reason

@@ -95,6 +95,7 @@ ROUTES: Final[dict[tuple[str, str], Permission | None]] = {
     ("POST", "/api/v1/maintenance/retention"): _P.QUARANTINE,
     ("POST", "/api/v1/maintenance/orphans"): _P.QUARANTINE,
     ("POST", "/api/v1/maintenance/statistics"): _P.QUARANTINE,
+    ("POST", "/api/v1/maintenance/compaction"): _P.QUARANTINE,
     ("PUT", "/api/v1/code/{sha256}"): _P.DEPLOY_ASSETS,
     ("GET", "/api/v1/deployments"): _P.VIEW_ASSETS,
     ("POST", "/api/v1/deployments"): _P.DEPLOY_ASSETS,

@@ -8,6 +8,7 @@ from arco.assets._definition import (
     AssetKind,
     Backoff,
     CheckDefinition,
+    CorruptRecords,
     Custom,
     Dependency,
     Dimension,
@@ -25,6 +26,8 @@ from arco.assets._definition import (
     SchemaColumn,
     SecretRef,
     Severity,
+    Source,
+    SourceFormat,
     StaticPartitions,
     TimePartitions,
     Window,
@@ -62,12 +65,14 @@ from arco.assets._rules import (
     rule_name,
 )
 from arco.assets._selection import select
+from arco.assets._sources import LANDING, FilePattern, file_pattern
 from arco.assets._validate import Problem, validate
 from arco.assets._verdicts import UNKNOWN, Facts, NoValue, Values, Verdict, judge, unfit
 from arco.assets._windows import MAX_PARTITIONS, window_of
 
 __all__ = [
     "DATA",
+    "LANDING",
     "MAX_PARTITIONS",
     "ONLY_DIMENSION",
     "ROW_COUNT",
@@ -82,6 +87,7 @@ __all__ = [
     "Between",
     "CheckDefinition",
     "Constant",
+    "CorruptRecords",
     "Custom",
     "Dependency",
     "Dialect",
@@ -89,6 +95,7 @@ __all__ = [
     "DynamicPartitions",
     "Engine",
     "Facts",
+    "FilePattern",
     "Fresh",
     "GatingAction",
     "GatingPolicy",
@@ -121,6 +128,8 @@ __all__ = [
     "SchemaMatches",
     "SecretRef",
     "Severity",
+    "Source",
+    "SourceFormat",
     "SqlCheck",
     "StaticPartitions",
     "TimePartitions",
@@ -133,6 +142,7 @@ __all__ = [
     "check_partition_value",
     "check_pattern",
     "default_name",
+    "file_pattern",
     "judge",
     "mapping_text",
     "measures_of",

@@ -24,6 +24,7 @@ __all__ = [
     "AssetKind",
     "Backoff",
     "CheckDefinition",
+    "CorruptRecords",
     "Custom",
     "Dependency",
     "Dimension",
@@ -41,6 +42,8 @@ __all__ = [
     "SchemaColumn",
     "SecretRef",
     "Severity",
+    "Source",
+    "SourceFormat",
     "StaticPartitions",
     "TimePartitions",
     "Window",
@@ -203,6 +206,8 @@ class Dependency(Value, frozen=True):
     """Parameter of the function that gets its data; empty if it only comes earlier."""
     mappings: dict[str, Mapping] = {}
     """By dimension of the dependency. One that is not named: `Identity` if the asset has it too, else `All`."""
+    incremental: bool = False
+    """The parameter gets only those versions that the version which is replaced was not made of."""
 
 
 class CheckDefinition(Value, frozen=True):
@@ -237,6 +242,31 @@ class SchemaColumn(Value, frozen=True):
     """Whether it holds personal data."""
 
 
+class SourceFormat(StrEnum):
+    CSV = "csv"
+    JSON = "json"
+    """A record per line, or with the option `multiLine` a document or a list of records per file."""
+
+
+class CorruptRecords(StrEnum):
+    """What is done about records that do not fit the columns."""
+
+    FAIL = "fail"
+    NULL = "null"
+    """What cannot be read of a record is null. A declared text column `_corrupt_record` gets the record itself."""
+    DROP = "drop"
+
+
+class Source(Value, frozen=True):
+    """Files that somebody else writes, of an external asset. `arco.assets._sources` says what paths look like."""
+
+    path: str
+    format: SourceFormat
+    options: dict[str, str] = {}
+    """Of Spark's reader."""
+    corrupt: CorruptRecords = CorruptRecords.FAIL
+
+
 Seconds = Annotated[float, msgspec.Meta(gt=0)]
 
 
@@ -246,6 +276,8 @@ class AssetDefinition(Value, frozen=True):
     kind: AssetKind = AssetKind.ASSET
     function: str = ""
     """`module:qualname` of what makes or observes it; empty for an external asset."""
+    source: Source | None = None
+    """The files of an external asset, if others may read them."""
     unit: str = ""
     """The key under which it runs. Assets of one function share it: one task makes them all."""
     sql: str = ""
@@ -269,6 +301,8 @@ class AssetDefinition(Value, frozen=True):
     secrets: tuple[SecretRef, ...] = ()
     schema: tuple[SchemaColumn, ...] = ()
     """The declared columns; empty if none are."""
+    column_lineage: dict[str, tuple[str, ...]] = {}
+    """What its author says columns are made of, by column: each source as `parameter.column`. It wins over plans."""
     renamed_from: tuple[str, ...] = ()
     code_version: str = ""
     """Hash of the function, what it calls and the lock file."""

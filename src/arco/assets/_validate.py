@@ -11,11 +11,12 @@ from difflib import get_close_matches
 
 import msgspec
 
-from arco.assets._definition import AssetDefinition, AssetKind, Engine, Project, Severity
+from arco.assets._definition import AssetDefinition, AssetKind, Dependency, Engine, Project, Severity
 from arco.assets._fit import mapping_faults, partition_faults
 from arco.assets._graph import Graph, place, unit_of
 from arco.assets._lookup import Lookup, resolve
 from arco.assets._rules import References
+from arco.assets._sources import source_faults
 from arco.assets._verdicts import unfit
 from arco.core import AssetKey, Invalid, shown
 
@@ -58,6 +59,7 @@ def validate(project: Project) -> tuple[Problem, ...]:
     problems += _duplicates(resolved)
     problems += _dependencies(resolved)
     problems += _references(resolved)
+    problems += _column_lineage(resolved)
     problems += _cycles(resolved)
     problems += _units(resolved)
     problems += _renames(resolved)
@@ -91,8 +93,15 @@ def _kind(asset: AssetDefinition) -> Iterator[Fault]:
         yield "it has settings of Spark and does not run there", "give engine='spark', or remove them"
     if asset.kind is AssetKind.EXTERNAL and (asset.function or asset.dependencies or asset.sql):
         yield "it is external and yet has a function or dependencies", "make it an asset, or remove them"
+    if asset.source is not None and asset.kind is not AssetKind.EXTERNAL:
+        yield f"it is of kind {asset.kind} and names files of others", "make it an external_asset"
     if asset.kind in (AssetKind.EXTERNAL, AssetKind.OBSERVABLE) and asset.checks:
         yield f"it is {asset.kind} and has checks, which only run on what Arco makes", "remove the checks"
+
+
+def _source(asset: AssetDefinition) -> Iterator[Fault]:
+    if asset.source is not None:
+        yield from source_faults(asset.source, asset.partitions, asset.schema)
 
 
 def _numbers(asset: AssetDefinition) -> Iterator[Fault]:
@@ -164,6 +173,7 @@ def _checks(asset: AssetDefinition) -> Iterator[Fault]:
 _RULES: tuple[Callable[[AssetDefinition], Iterator[Fault]], ...] = (
     _key,
     _kind,
+    _source,
     _numbers,
     _query,
     _parts,
@@ -199,12 +209,33 @@ def _dependencies(project: Project) -> Iterator[Problem]:
             try:
                 upstream = assets[lookup.find(dependency.key, asset.key.partition(".")[0])]
                 faults += mapping_faults(asset, dependency, upstream)
+                faults += _incremental_faults(asset, dependency, upstream)
+                if upstream.source is not None and dependency.parameter and not asset.is_on_spark:
+                    message = f"it reads the files of {upstream.key} and does not run on Spark"
+                    faults.append((message, f"annotate {dependency.parameter} as DataFrame, or put it into deps="))
             except Invalid as error:
                 message, _, cure = error.message.partition("; ")
                 named = f"parameter {dependency.parameter}: " if dependency.parameter else ""
                 faults.append((f"{named}{message}", cure))
             for message, cure in faults:
                 yield Problem(asset.file, asset.line, asset.key, message, cure)
+
+
+def _incremental_faults(asset: AssetDefinition, dependency: Dependency, upstream: AssetDefinition) -> Iterator[Fault]:
+    if not dependency.incremental:
+        return
+    what = f"it reads {upstream.key} incrementally"
+    if not dependency.parameter:
+        yield f"{what} and gets no data of it", "name it in ins=, or leave incremental() away"
+    elif asset.kind is AssetKind.SQL:
+        yield (
+            f"{what} and is a query, which cannot read what it replaces",
+            "make it a function that returns a DataFrame",
+        )
+    elif asset.engine is not Engine.SPARK:
+        yield f"{what} and does not run on Spark", "annotate what it gets as DataFrame, or leave incremental() away"
+    elif upstream.kind not in (AssetKind.ASSET, AssetKind.SQL):
+        yield f"{what}, which others make: it has no versions", "leave incremental() away"
 
 
 def _references(project: Project) -> Iterator[Problem]:
@@ -222,6 +253,36 @@ def _references(project: Project) -> Iterator[Problem]:
                     cure = f"did you mean {near[0]}?" if near else f"it has {', '.join(known[:10])}"
                     message = f"the check {shown(check.name)}: {rule.asset} has no column {shown(name)}"
                     yield Problem(asset.file, asset.line, asset.key, message, cure)
+
+
+def _column_lineage(project: Project) -> Iterator[Problem]:
+    """Columns that authors name in `column_lineage`, as far as schemas are declared."""
+    assets = {asset.key: asset for asset in project.assets}
+    for asset in project.assets:
+        read = {one.parameter: assets.get(one.key) for one in asset.dependencies if one.parameter}
+        faults: list[Fault] = []
+        for column, sources in asset.column_lineage.items():
+            faults += _unknown_column("it has", column, [one.name for one in asset.schema])
+            for source in sources:
+                parameter, dot, name = source.partition(".")
+                if not dot or not name or parameter not in read:
+                    has = f"parameters: {', '.join(read)}" if read else "no parameters"
+                    message = f"{shown(column)} is made of {shown(source)}, which is no column of a parameter"
+                    faults.append((message, f"write it as parameter.column; it has {has}"))
+                elif (upstream := read[parameter]) is not None and upstream.schema:
+                    known = [one.name for one in upstream.schema] + [one.name for one in upstream.partitions]
+                    faults += _unknown_column(f"{parameter} ({upstream.key}) has", name, known)
+        for message, cure in faults:
+            yield Problem(asset.file, asset.line, asset.key, f"column_lineage: {message}", cure)
+
+
+def _unknown_column(who: str, name: str, known: list[str]) -> list[Fault]:
+    """What is wrong with a column that is not among those that are known, if any are."""
+    if not known or name in known:
+        return []
+    near = get_close_matches(name, known, 1)
+    cure = f"did you mean {near[0]}?" if near else f"there are {', '.join(known[:10])}"
+    return [(f"{who} no column {shown(name)}", cure)]
 
 
 def _cycles(project: Project) -> Iterator[Problem]:

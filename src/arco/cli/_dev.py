@@ -83,7 +83,8 @@ def _welcome(session: Session, stack: Stack, place: Path, slots: int) -> None:
         session.output.line(dump({"url": stack.url, "workspace": session.project.scope.root, "slots": slots}))
         return
     output = session.output.people
-    output.print(say(f"Serving {session.project.scope.root} at {stack.url}, with {slots} tasks at once", "green"))
+    tasks = "1 task" if slots == 1 else f"{slots} tasks"
+    output.print(say(f"Serving {session.project.scope.root} at {stack.url}, with {tasks} at once", "green"))
     output.print(say(f"  {place} is deployed whenever it changes. In another terminal: arco run '*'", "dim"))
     output.print(say("  Ctrl-C ends it; what runs is finished first.", "dim"))
 

@@ -1,6 +1,11 @@
-"""Commands that look after data: let old versions go, remove files that belong to none, read footers again."""
+"""Commands that look after data: let old versions go, remove files that belong to none, read footers again, merge small
+files.
 
-from collections.abc import Awaitable, Callable, Sequence
+They ask part by part, so that none of the requests takes long and whoever watches sees how far they are.
+"""
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
 from typing import Annotated, Any, TypeVar
 
 import typer
@@ -9,13 +14,27 @@ from rich.console import RenderableType
 from arco.cli._answers import confirm, document_of
 from arco.cli._command import Session, changes
 from arco.cli._connect import connect
-from arco.cli._options import YesOption
+from arco.cli._open import reading
+from arco.cli._options import EngineOption, MasterOption, PartitionsOption, YesOption
 from arco.cli._output import grid, say, shown_size, shown_time
 from arco.cli._run_text import shown_partition
-from arco.cli._specs import parse_duration
+from arco.cli._specs import parse_duration, parse_pairs, parse_size
 from arco.client import AsyncClient
 from arco.core import Invalid, LostObject
+from arco.spark import (
+    DEFAULT_MASTER,
+    SPARK_FROM_BYTES,
+    CompactionEngine,
+    Site,
+    SparkMerger,
+    missing_for_spark,
+    require_spark,
+    spark_sessions,
+)
 from arco.wire import (
+    CompactedFiles,
+    CompactionAnswer,
+    CompactionRequest,
     MaintenanceAnswer,
     OrphanFile,
     OrphansAnswer,
@@ -30,16 +49,19 @@ from arco.wire import (
 __all__ = ["app"]
 
 app = typer.Typer(
-    help="Let old versions of data go, remove files that belong to none, refresh statistics.", no_args_is_help=True
+    help="Let old versions of data go, remove files that belong to none, refresh statistics, merge small files.",
+    no_args_is_help=True,
 )
 
 LISTED = 20
 """Versions and files that are shown to people; --json has all of them."""
 
 MAX_HOURS = 8_760
+TARGETS = (1 << 20, 1 << 30)
+"""Sizes that merged files may have."""
 
 SelectionArgument = Annotated[
-    str, typer.Argument(metavar="[SELECTION]", help="Assets, as for `arco run`; all if left out.", show_default=False)
+    str, typer.Argument(metavar="SELECTION", help="Assets, as for `arco run`; all if left out.", show_default=False)
 ]
 DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Only show what would be done.")]
 
@@ -143,9 +165,10 @@ async def orphans(
     dry_run: DryRunOption = False,
     yes: YesOption = False,
 ) -> None:
-    """Remove files of assets that belong to no version: what failed attempts and deleted versions left behind.
+    """Remove files of assets that belong to no version: what failed attempts, deleted versions and compactions left.
 
-    Folders of attempts that run, of versions that are not deleted and of tables of the catalog are never touched.
+    Folders of attempts that run, of versions that are not deleted and of tables of the catalog are never touched, and
+    neither are replaced files of which an attempt that runs was told.
     """
     hours, rest = divmod(parse_duration(older_than), 3600)
     if rest or not 1 <= hours <= MAX_HOURS:
@@ -211,4 +234,149 @@ def _files_grid(files: list[OrphanFile]) -> list[RenderableType]:
     parts: list[RenderableType] = [grid(["file", "size", "written"], rows)]
     if len(files) > LISTED:
         parts.append(say(f"and {len(files) - LISTED:,} more; --json lists all", "dim"))
+    return parts
+
+
+@changes(app)
+async def compaction(
+    session: Session,
+    selection: SelectionArgument = "*",
+    partitions: PartitionsOption = None,
+    target_size: Annotated[
+        str, typer.Option("--target-size", metavar="SIZE", help="What merged files have at the most, 1MiB to 1GiB.")
+    ] = "128MiB",
+    min_files: Annotated[
+        int,
+        typer.Option("--min-files", metavar="N", min=2, max=10_000, help="Only versions with so many files to merge."),
+    ] = 5,
+    engine: EngineOption = CompactionEngine.AUTO,
+    master: MasterOption = None,
+    dry_run: DryRunOption = False,
+) -> None:
+    """Merge the small files of current versions into larger ones. What is read stays the same, row by row.
+
+    A version keeps its id. The files that are replaced stay for those who read them, until `arco maintain orphans`
+    removes them a day later.
+    """
+    request = CompactionRequest(
+        selection=selection,
+        partitions=parse_pairs("--partition", partitions),
+        target_bytes=_target(target_size),
+        min_files=min_files,
+        dry_run=True,
+    )
+    if engine is CompactionEngine.SPARK and not dry_run:
+        require_spark()
+    async with connect(session) as client:
+        answers = await _whole(session, "looking for small files", lambda cursor: _compaction(client, request, cursor))
+    due = [one for answer in answers for one in answer.compacted]
+    if due and not dry_run:
+        is_spark = _is_for_spark(session, engine, sum(one.merged_bytes for one in due))
+        asking = request.model_copy(update={"dry_run": False})
+        async with _merging(session, master, is_spark) as client:
+            answers = await _merged(session, client, asking, len(due))
+    document = _gathered(answers, "compacted", "unmerged")
+    session.output.emit({**document, "dry_run": dry_run}, *_compaction_text(answers, document, dry_run))
+
+
+def _target(text: str) -> int:
+    size = parse_size(text)
+    if not TARGETS[0] <= size <= TARGETS[1]:
+        raise Invalid("--target-size is from 1MiB to 1GiB; a file is merged in memory")
+    return size
+
+
+async def _compaction(client: AsyncClient, request: CompactionRequest, cursor: str | None) -> CompactionAnswer:
+    return await client.compact_data_files(request.model_copy(update={"cursor": cursor}))
+
+
+async def _merged(
+    session: Session, client: AsyncClient, request: CompactionRequest, total: int
+) -> list[CompactionAnswer]:
+    """All answers, with the progress in versions: one asset may have most of them."""
+    answers: list[CompactionAnswer] = []
+    cursor: str | None = None
+    with session.output.progress("merging small files") as progress:
+        while True:
+            answers.append(await _compaction(client, request, cursor))
+            done = sum(len(answer.compacted) + len(answer.unmerged) + answer.changed_count for answer in answers)
+            progress(min(done, total), total)
+            cursor = answers[-1].next_cursor
+            if cursor is None:
+                return answers
+
+
+def _is_for_spark(session: Session, engine: CompactionEngine, size: int) -> bool:
+    if engine is not CompactionEngine.AUTO:
+        return engine is CompactionEngine.SPARK
+    if size < SPARK_FROM_BYTES:
+        return False
+    settings = session.project.loaded.settings
+    trouble = "the server was named" if settings.url and not settings.embedded else missing_for_spark()
+    if trouble is not None:
+        session.output.note(f"merging {shown_size(size)} without Spark, which would be faster: {trouble}")
+    return trouble is None
+
+
+@asynccontextmanager
+async def _merging(session: Session, master: str | None, is_spark: bool) -> AsyncIterator[AsyncClient]:
+    """Who merges: whoever serves the workspace, or this process with Spark."""
+    if not is_spark:
+        async with connect(session) as client:
+            yield client
+        return
+    async with reading(session.project, session.runtime) as reader:
+        place = reader.place("activity")
+    site = Site.of(session.project.store, session.project.loaded.settings.store_options, place)
+    with spark_sessions(master or DEFAULT_MASTER) as sessions:
+        async with connect(session, SparkMerger(site, session.runtime, sessions)) as client:
+            session.output.note("merging small files on Spark")
+            yield client
+
+
+def _compaction_text(
+    answers: Sequence[CompactionAnswer], document: dict[str, Any], dry_run: bool
+) -> list[RenderableType]:
+    compacted = [one for answer in answers for one in answer.compacted]
+    unmerged = [one for answer in answers for one in answer.unmerged]
+    parts: list[RenderableType] = []
+    if compacted:
+        before, after = sum(one.files_before for one in compacted), sum(one.files_after for one in compacted)
+        size = shown_size(sum(one.merged_bytes for one in compacted))
+        would = "would have" if dry_run else "have"
+        head = f"{_versions(len(compacted))} {would} {after:,} files instead of {before:,} ({size} merged)."
+        parts += [say(head, "bold"), *_compacted_grid(compacted)]
+    else:
+        looked_at = _versions(document["looked_at_count"])
+        parts.append(say(f"No small files to merge in {looked_at} of {_assets(document['asset_count'])}."))
+    parts += [
+        say(f"{one.asset_key} {shown_partition(one.partition_key)} keeps its files: {one.reason}", "yellow")
+        for one in unmerged[:LISTED]
+    ]
+    if len(unmerged) > LISTED:
+        parts.append(say(f"and {len(unmerged) - LISTED:,} more; --json lists all", "dim"))
+    if document["changed_count"]:
+        parts.append(say(f"{_versions(document['changed_count'])} somebody else changed meanwhile; they stay.", "dim"))
+    if compacted and not dry_run:
+        parts.append(say("The replaced files stay for a day; then `arco maintain orphans` removes them.", "dim"))
+    return parts
+
+
+def _compacted_grid(compacted: Sequence[CompactedFiles]) -> list[RenderableType]:
+    rows = [
+        [
+            one.asset_key,
+            shown_partition(one.partition_key) or None,
+            one.version,
+            one.files_before,
+            one.files_after,
+            shown_size(one.bytes_before),
+            *([] if one.bytes_after is None else [shown_size(one.bytes_after)]),
+        ]
+        for one in compacted[:LISTED]
+    ]
+    headers = ["asset", "partition", "version", "files before", "files", "size before", "size"]
+    parts: list[RenderableType] = [grid(headers[: len(rows[0])], rows)]
+    if len(compacted) > LISTED:
+        parts.append(say(f"and {len(compacted) - LISTED:,} more; --json lists all", "dim"))
     return parts

@@ -37,6 +37,7 @@ __all__ = [
     "StoreOption",
     "StoreOptionsOption",
     "TableArgument",
+    "TableOrAssetArgument",
     "TagsOption",
     "TenantOption",
     "TracebackOption",
@@ -75,6 +76,12 @@ NamespaceArgument = Annotated[
 ]
 TableArgument = Annotated[
     str, typer.Argument(metavar="TABLE", help="Its path, such as sales.orders, or id: and its id.", show_default=False)
+]
+TableOrAssetArgument = Annotated[
+    str,
+    typer.Argument(
+        metavar="NAME", help="A table or an asset, such as sales.orders, or id: and its id.", show_default=False
+    ),
 ]
 AsOfOption = Annotated[
     str | None,

@@ -161,13 +161,14 @@ async def _lines(session: Session, look: Look, run_id: str) -> Seen:
     console, now = session.output.people, session.runtime.now
     console.print(say(f"run {run_id}"))
     told: dict[str, object] = {}
+    tenths: dict[str, int] = {}  # apart: the task of an asset without partitions has the key of its unit
 
     def show(seen: Seen) -> None:
         for unit in seen.units:
             at = _tenth(unit)
-            if told.get(unit.unit, 0) != at:
+            if tenths.get(unit.unit, 0) != at:
                 console.print(say(f"  {unit.unit}: {unit_text(unit)}"))
-            told[unit.unit] = at
+            tenths[unit.unit] = at
         quiet = NOT_FAILED if seen.units else QUIET
         for task in seen.tasks:
             stands = (task.state, task.attempt)

@@ -27,6 +27,7 @@ from arco.assets import (
     Engine,
     GatingPolicy,
     SecretRef,
+    Source,
     StaticPartitions,
 )
 from arco.assets import Mapping as PartitionMapping
@@ -123,6 +124,7 @@ def define(
     engine: Engine | str | None = None,
     spark_conf: Mapping[str, Any] | None = None,
     one_plan: bool = False,
+    source: Source | None = None,
 ) -> Asset[..., Any]:
     """The asset of a function, registered. `outputs` has the arguments of each asset the function makes."""
     namespace = namespace or str(where.names.get("__namespace__", ""))
@@ -139,6 +141,7 @@ def define(
         "function": "" if function is None else f"{function.__module__}:{function.__qualname__}",
         "unit": key_of(where, namespace, unit) if unit else "",
         "sql": sql,
+        "source": source,
         "engine": made_by,
         "spark_conf": spark_conf_of(where, made_by, spark_conf),
         "one_plan": one_plan_of(where, made_by, bool(dimensions), one_plan),
@@ -176,6 +179,7 @@ def _output(
     owners: Iterable[str] = (),
     tags: Mapping[str, str] | None = None,
     schema: Mapping[str, str] | None = None,
+    column_lineage: Mapping[str, str | Iterable[str]] | None = None,
     checks: Iterable[AnyCheck] = (),
     gating: GatingPolicy | str | None = None,
     renamed_from: str | Iterable[str] = (),
@@ -198,11 +202,26 @@ def _output(
         owners=tuple(owners),
         tags=_tags(where, tags or {}),
         schema=columns_of(schema or {}),
+        column_lineage=_column_lineage(where, key, column_lineage or {}),
         gating=_gating(where, gating),
         renamed_from=tuple(text if "." in text else f"{namespace}.{text}" for text in former),
         **common,
     )
     return definition, checks
+
+
+def _column_lineage(where: Where, key: str, said: Mapping[str, str | Iterable[str]]) -> dict[str, tuple[str, ...]]:
+    """What columns are made of, sorted: in which order it is said means nothing."""
+    cure = "write column_lineage={'total': ['orders.amount'], 'day': []}"
+    if not isinstance(said, Mapping):
+        where.refuse(f"column_lineage of {key} is no dictionary", cure)
+    found: dict[str, tuple[str, ...]] = {}
+    for column, sources in said.items():
+        several: tuple[Any, ...] = (sources,) if isinstance(sources, str) else tuple(sources)
+        if not all(isinstance(text, str) for text in (column, *several)):
+            where.refuse(f"column_lineage of {key} has something else than texts", cure)
+        found[column] = tuple(sorted(set(several)))
+    return dict(sorted(found.items()))
 
 
 def _parameters(where: Where, function: Callable[..., Any] | None) -> tuple[str, ...]:
@@ -257,7 +276,7 @@ def _dependency(where: Where, parameter: str, reference: Reference, dimensions: 
             f"a value of type {_type(reference)} is no dependency", "name an asset, its key, or dep(key, mapping)"
         )
     mappings = {name: _mapping(where, name, mapping, dimensions) for name, mapping in reference.mappings.items()}
-    return Dependency(key=reference.key, parameter=parameter, mappings=mappings)
+    return Dependency(key=reference.key, parameter=parameter, mappings=mappings, incremental=reference.is_incremental)
 
 
 def _mapping(where: Where, name: str, mapping: AnyMapping, dimensions: tuple[Dimension, ...]) -> PartitionMapping:

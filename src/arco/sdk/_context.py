@@ -2,7 +2,7 @@
 
 import logging
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, date, datetime, timedelta
 from typing import Any, NamedTuple, Protocol
 
@@ -92,12 +92,14 @@ class Context:
         environ: Mapping[str, str] | None = None,
         spark: Any = None,
         previous: Callable[[str], Any] | None = None,
+        read: Mapping[str, Sequence[PartitionKey]] | None = None,
     ) -> None:
         self._key = partition_key or PartitionKey.empty()
         self._dimensions = dimensions
         self._signals: Signals = signals or NoSignals()
         self._spark = spark
         self._previous = previous
+        self._read = read or {}
         self.run_id = run_id
         self.task_key = task_key
         self.attempt = attempt
@@ -153,6 +155,13 @@ class Context:
         if self._previous is None or asset_key not in self.materialization_ids:
             raise Invalid(f"{shown(asset_key)} is no asset on Spark that this function makes")
         return self._previous(asset_key)
+
+    def partitions_of(self, parameter: str) -> list[dict[str, Scalar]]:
+        """The partitions that a parameter holds, each as its values by dimension. Of an incremental one, those that
+        are new or changed: what `previous` has of them is to be replaced."""
+        if parameter not in self._read:
+            raise Invalid(f"{shown(parameter)} is no parameter with data; it has {', '.join(self._read) or 'none'}")
+        return [key.to_dict() for key in self._read[parameter]]
 
     def heartbeat(self) -> None:
         """Say that the function is alive. Needed only if it holds the interpreter for longer than `heartbeat`."""

@@ -5,8 +5,9 @@ from collections.abc import Callable, Iterable, Mapping
 from datetime import timedelta
 from typing import Any, NoReturn, ParamSpec, TypeVar, overload
 
-from arco.assets import AssetKind, Dimension, Engine, GatingPolicy, SecretRef
+from arco.assets import AssetKind, CorruptRecords, Dimension, Engine, GatingPolicy, SecretRef, SourceFormat
 from arco.sdk._asset import CONTEXT, AnyCheck, Asset, Reference, define
+from arco.sdk._files import source_of
 from arco.sdk._values import Retries
 from arco.sdk._where import Where, refuse_unknown
 
@@ -15,8 +16,9 @@ __all__ = ["asset", "external_asset", "multi_asset", "observable", "output", "sq
 P = ParamSpec("P")
 R = TypeVar("R")
 
-_OUTPUT = ("name", "description", "owners", "tags", "schema", "checks", "gating", "renamed_from")
+_OUTPUT = ("name", "description", "owners", "tags", "schema", "column_lineage", "checks", "gating", "renamed_from")
 _OUTSIDE = ("name", "description", "owners", "tags", "schema", "renamed_from")
+_SOURCE = ("path", "format", "options", "corrupt")
 _RUNNING = ("partitions", "retries", "timeout", "heartbeat", "secrets")
 _INPUTS = ("deps", "ins")
 _ENGINE = ("engine", "spark_conf", "one_plan")
@@ -42,6 +44,7 @@ def asset(
     owners: Iterable[str] = (),
     tags: Mapping[str, str] | None = None,
     schema: Mapping[str, str] | None = None,
+    column_lineage: Mapping[str, str | Iterable[str]] | None = None,
     checks: Checks = (),
     gating: GatingPolicy | str | None = None,
     retries: Retries | int | None = None,
@@ -61,6 +64,8 @@ def asset(function: Callable[..., Any] | None = None, /, **arguments: Any) -> An
     It runs on Spark if a parameter or the result is annotated as Spark's DataFrame, or `engine="spark"` says so;
     `spark_conf` are settings of its session. `one_plan=True` says that many partitions may be made by one plan, where
     Arco cannot prove it: that no row depends on rows of two partitions, and the partition's columns reach the result.
+    `column_lineage={"total": ["orders.amount"]}` says what columns are made of, by parameter and column, where the plan
+    cannot tell or there is none.
     """
     known = ("namespace", *_OUTPUT, *_INPUTS, *_RUNNING, *_ENGINE)
 
@@ -79,6 +84,7 @@ def output(
     owners: Iterable[str] = (),
     tags: Mapping[str, str] | None = None,
     schema: Mapping[str, str] | None = None,
+    column_lineage: Mapping[str, str | Iterable[str]] | None = None,
     checks: Checks = (),
     gating: GatingPolicy | str | None = None,
     renamed_from: str | Iterable[str] = (),
@@ -90,6 +96,7 @@ def output(
         "owners": owners,
         "tags": tags,
         "schema": schema,
+        "column_lineage": column_lineage,
         "checks": checks,
         "gating": gating,
         "renamed_from": renamed_from,
@@ -156,6 +163,7 @@ def sql_asset(
     owners: Iterable[str] = (),
     tags: Mapping[str, str] | None = None,
     schema: Mapping[str, str] | None = None,
+    column_lineage: Mapping[str, str | Iterable[str]] | None = None,
     checks: Checks = (),
     gating: GatingPolicy | str | None = None,
     retries: Retries | int | None = None,
@@ -181,6 +189,7 @@ def sql_asset(
     owners: Iterable[str] = (),
     tags: Mapping[str, str] | None = None,
     schema: Mapping[str, str] | None = None,
+    column_lineage: Mapping[str, str | Iterable[str]] | None = None,
     checks: Checks = (),
     gating: GatingPolicy | str | None = None,
     retries: Retries | int | None = None,
@@ -234,11 +243,21 @@ def external_asset(
     tags: Mapping[str, str] | None = None,
     schema: Mapping[str, str] | None = None,
     renamed_from: str | Iterable[str] = (),
+    path: str = "",
+    format: SourceFormat | str = "",
+    options: Conf | None = None,
+    corrupt: CorruptRecords | str = CorruptRecords.FAIL,
     **unknown: Any,
 ) -> Asset[..., Any]:
-    """An asset that somebody else makes, so that others can depend on it."""
+    """An asset that somebody else makes, so that others can depend on it.
+
+    With a `path` its files can be read, as DataFrames: `path="landing/orders/{date}/*.csv", format="csv"`. The path is
+    below `landing/` of the workspace and names every dimension of its partitions. `schema` are its columns; without one
+    Spark reads the files once more to find out. `options` are those of Spark's reader; CSV files have a header unless
+    `header` says otherwise. A record that does not fit fails the task, or is made `null` or dropped by `corrupt`.
+    """
     where = Where.of_caller()
-    refuse_unknown(where, "external_asset", unknown, ("namespace", "partitions", *_OUTSIDE))
+    refuse_unknown(where, "external_asset", unknown, ("namespace", "partitions", *_OUTSIDE, *_SOURCE))
     made = {
         "name": name,
         "description": description,
@@ -247,7 +266,8 @@ def external_asset(
         "schema": schema,
         "renamed_from": renamed_from,
     }
-    return define(AssetKind.EXTERNAL, None, where, [made], namespace=namespace, partitions=partitions)
+    source = source_of(where, path, format, options, corrupt)
+    return define(AssetKind.EXTERNAL, None, where, [made], namespace=namespace, partitions=partitions, source=source)
 
 
 @overload

@@ -5,7 +5,7 @@ Each function returns a frozen value; most are the values of `arco.assets` thems
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -49,6 +49,7 @@ __all__ = [
     "dynamic",
     "hourly",
     "identity",
+    "incremental",
     "latest",
     "monthly",
     "offset",
@@ -221,6 +222,7 @@ class Dep:
 
     key: str
     mappings: Mapping[str, AnyMapping]
+    is_incremental: bool = False
 
 
 def dep(asset: "Asset[..., Any] | str", mapping: AnyMapping | Mapping[str, AnyMapping] | None = None) -> Dep:
@@ -233,6 +235,16 @@ def dep(asset: "Asset[..., Any] | str", mapping: AnyMapping | Mapping[str, AnyMa
     if mapping is None:
         return Dep(key, {})
     return Dep(key, dict(mapping) if isinstance(mapping, Mapping) else {ONLY_DIMENSION: mapping})
+
+
+def incremental(asset: "Asset[..., Any] | str", mapping: AnyMapping | Mapping[str, AnyMapping] | None = None) -> Dep:
+    """A dependency of which the function gets only what is new: `ins={"events": incremental("raw.events")}`.
+
+    The frame holds the versions that the version which this one replaces (`context.previous`) was not made of: new
+    partitions, and changed ones as a whole; `context.partitions_of("events")` tells which. Everything if there is
+    nothing to go on from, which is then None: the first time, after the code changed, and in a run with `--force`.
+    """
+    return replace(dep(asset, mapping), is_incremental=True)
 
 
 # Retries, checks, secrets, columns

@@ -3,6 +3,7 @@
 definitions -> deploy -> plan -> trigger -> (claim, beats, result)* by workers; controllers act when time passes
 """
 
+from arco.servo._compaction import Compacted, Compaction, Unmerged, compact_files
 from arco.servo._controllers import EndRun, Reap, Reconciled, Watch, Watched, reconcile
 from arco.servo._deploy import Deployed, DeployPlan, deploy, find_deployed, prepare_deploy, project_of_deployment
 from arco.servo._deployed import (
@@ -14,7 +15,8 @@ from arco.servo._deployed import (
     list_partitions,
 )
 from arco.servo._envelope import Envelope, open_envelope, sign_envelope
-from arco.servo._maintenance import Orphans, Retention, Retired, remove_orphans, retire_versions
+from arco.servo._merging import LocalMerger, Merge, Merger, NotMerged, write_merged
+from arco.servo._orphans import Orphans, remove_orphans
 from arco.servo._protocol import (
     MAX_TOLD,
     RELAYED,
@@ -33,6 +35,7 @@ from arco.servo._protocol import (
 from arco.servo._queue import EmbeddedQueue, Queue, WorkerId
 from arco.servo._reading import explain_run, list_runs, list_tasks, plan_info, run_detail, run_progress, task_detail
 from arco.servo._request import Mode, RunRequest, request_fingerprint
+from arco.servo._retention import Retention, Retired, retire_versions
 from arco.servo._runs import Asked, Planned, Runs, Triggered, trigger_fingerprint
 from arco.servo._servo import Servo
 from arco.servo._statistics import Refreshed, Statistics, refresh_statistics
@@ -48,6 +51,8 @@ __all__ = [
     "Callback",
     "Claimed",
     "Claims",
+    "Compacted",
+    "Compaction",
     "DeployPlan",
     "Deployed",
     "EmbeddedQueue",
@@ -56,7 +61,11 @@ __all__ = [
     "Envelope",
     "Finished",
     "Heard",
+    "LocalMerger",
+    "Merge",
+    "Merger",
     "Mode",
+    "NotMerged",
     "Orphans",
     "Planned",
     "Progress",
@@ -76,11 +85,13 @@ __all__ = [
     "Session",
     "Statistics",
     "Triggered",
+    "Unmerged",
     "Watch",
     "Watched",
     "Work",
     "WorkerId",
     "asset_detail",
+    "compact_files",
     "decision_facts",
     "deploy",
     "dynamic_partitions",
@@ -109,4 +120,5 @@ __all__ = [
     "task_detail",
     "trigger_fingerprint",
     "version_detail",
+    "write_merged",
 ]

@@ -21,8 +21,7 @@ from arco.assets import (
     PartitionSpace,
     TimePartitions,
 )
-from arco.core import DAY, AssetId, PartitionKey, Ulid, derive_ulid, parse_path, partition_id
-from arco.domains.catalog import COLUMNS, Column, find_namespace_id, find_object_id
+from arco.core import DAY, AssetId, PartitionKey, Ulid, derive_ulid, partition_id
 from arco.domains.execution import (
     MATERIALIZATIONS,
     PARTITIONS,
@@ -33,6 +32,7 @@ from arco.domains.execution import (
     VersionStatus,
 )
 from arco.domains.quality import CHECK_RESULTS, CheckResult, check_id, result_id
+from arco.servo._column_ids import catalog_columns
 from arco.servo._envelope import Envelope, OutputPlace
 from arco.state import View
 
@@ -64,15 +64,8 @@ async def _with_facts(
 
 
 async def _personal(catalog: View, place: OutputPlace) -> tuple[str, ...]:
-    """A table may have been made before the asset, and then shares its id, or after it."""
-    *above, name = parse_path(place.asset_key)
-    parent = await find_namespace_id(catalog, tuple(above))
-    named = None if parent is None else await find_object_id(catalog, parent, "table", name)
-    found: set[str] = set()
-    for table_id in {place.asset_id, named} - {None}:
-        rows: list[Column] = await catalog.rows(COLUMNS, str(table_id))
-        found |= {row.name for row in rows if row.pii_type is not None}
-    return tuple(sorted(found))
+    rows = await catalog_columns(catalog, place.asset_id, place.asset_key)
+    return tuple(sorted({row.name for row in rows if row.pii_type is not None}))
 
 
 class _History:

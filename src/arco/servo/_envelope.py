@@ -17,7 +17,7 @@ from typing import Final
 
 import msgspec
 
-from arco.assets import AssetDefinition
+from arco.assets import AssetDefinition, SchemaColumn, Source
 from arco.core import MINUTE, Outdated, Unauthenticated, derive_secret, sha256_hex
 
 __all__ = [
@@ -27,6 +27,8 @@ __all__ = [
     "InputValue",
     "OutputPlace",
     "PinnedFile",
+    "compaction_location",
+    "compaction_of_path",
     "data_location",
     "inputs_fingerprint",
     "open_envelope",
@@ -45,6 +47,7 @@ VERSION_FOLDER: Final = "arco_version"
 _IN_FOLDER: Final = re.compile(
     rf"data/([^/]+)/[^/]+/(?:{VERSION_FOLDER}=)?([0-7][0-9A-HJKMNP-TV-Z]{{25}})/.+", re.ASCII
 )
+_COMPACTED: Final = re.compile(r"data/[^/]+/compaction-([0-7][0-9A-HJKMNP-TV-Z]{25})/.+", re.ASCII)
 _PREFIX: Final = b"env1."
 _HEAD: Final = len(_PREFIX) + 65
 
@@ -68,6 +71,8 @@ class InputPin(Part, frozen=True):
     files: tuple[PinnedFile, ...] = ()
     schema_hash: str = ""
     """The same for versions with the same columns; empty for what is no table."""
+    seen: bool = False
+    """The version that this task replaces was made of it: it is not read. A file may be here to show its columns."""
 
 
 class OutputPlace(Part, frozen=True):
@@ -98,6 +103,10 @@ class InputValue(Part, frozen=True):
     mapping: str = ""
     pins: tuple[InputPin, ...] = ()
     """In the order of the dependency's partitions."""
+    source: Source | None = None
+    """Files of others, whose partitions the pins name; they have no versions."""
+    columns: tuple[SchemaColumn, ...] = ()
+    """What a source declares."""
 
 
 class Envelope(Part, frozen=True):
@@ -170,6 +179,17 @@ def data_location(asset_id: str, partition_id: str, materialization_id: str, bat
     if batch_id:
         return f"data/{asset_id}/{batch_id}/{VERSION_FOLDER}={materialization_id}/"
     return f"data/{asset_id}/{partition_id}/{materialization_id}/"
+
+
+def compaction_location(asset_id: str, materialization_id: str, compaction_id: str) -> str:
+    """The folder of what a compaction makes of the files of a version. It is the version's as much as its first one."""
+    return data_location(asset_id, "", materialization_id, f"compaction-{compaction_id}")
+
+
+def compaction_of_path(path: str) -> str | None:
+    """What compaction wrote a file; None if none did."""
+    found = _COMPACTED.fullmatch(path)
+    return found[1] if found is not None else None
 
 
 def version_of_path(asset_id: str, path: str) -> str | None:

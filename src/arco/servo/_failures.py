@@ -38,7 +38,7 @@ RULES: Final = (
         r"UNRESOLVED_COLUMN|cannot resolve|DATATYPE_MISMATCH|AMBIGUOUS_REFERENCE|COLUMN_ALREADY_EXISTS|"
         r"UNSUPPORTED_DATA_TYPE_FOR_DATASOURCE|INCOMPATIBLE_COLUMN_TYPE|NUM_COLUMNS_MISMATCH",
     ),
-    Rule(C.DATA_QUALITY_FAILURE, ("ChecksFailed",)),
+    Rule(C.DATA_QUALITY_FAILURE, ("ChecksFailed", "BadRecords")),
     Rule(C.MISSING_DEPENDENCY, ("LostObject", "ObjectMissing", "FileNotFoundError", "NoSuchKey")),
     Rule(C.RESOURCE_EXHAUSTED, ("MemoryError", "OutOfMemoryError", "OutOfMemoryException", "SparkOutOfMemory")),
     Rule(C.RESOURCE_EXHAUSTED, (), r"(?i)no space left on device|too many open files|out of memory|OutOfMemoryError"),

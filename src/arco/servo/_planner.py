@@ -22,6 +22,7 @@ from arco.servo._estimates import estimated_seconds
 from arco.servo._inputs import Needs, Planned, UnitInputs, World
 from arco.servo._planning_state import PlanningState
 from arco.servo._reasons import cannot_run, is_up_to_date, released_input, up_to_date
+from arco.servo._replaced import is_incremental
 from arco.servo._request import Mode, RunRequest, check_request, request_fingerprint
 from arco.servo._targets import Spaces, Target, find_targets
 
@@ -75,6 +76,7 @@ class _Planner:
         self.skips = skips
         self._world = world
         self._is_forced = request.mode is Mode.FORCE
+        self._is_rerun = bool(request.rerun_of)
         self._batch = request.batch
         self._may_batch = may_batch
         self._code_version = code_version
@@ -137,7 +139,7 @@ class _Planner:
 
     def _why_run(self, target: Target, outputs: tuple[Output, ...], needs: Needs, *, is_root: bool) -> str | None:
         """Why a task runs; None if it need not."""
-        why = f"forced{self._released(needs)}" if self._is_forced else None
+        why = f"forced{'' if self._is_rerun else _anew(target)}{self._released(needs)}" if self._is_forced else None
         why = why or self._why_stale(target, outputs, needs, is_root=is_root)
         return None if why is None else f"{target.reason}; {why}"
 
@@ -155,7 +157,7 @@ class _Planner:
                 why = state.bad.get(output.asset_id, {}).get(output.partition_id, "no version exists yet")
                 return f"{why}{self._released(needs)}"
             if version.code_version != definition.code_version:
-                return f"its code changed since materialization {version.materialization_id}"
+                return f"its code changed since materialization {version.materialization_id}{_anew(target)}"
             if is_root:
                 return "it has no dependencies, so it always runs"
             if needs.unknown:
@@ -206,6 +208,11 @@ class _Planner:
             heartbeat_seconds=definition.heartbeat_seconds,
             estimated_seconds=estimated_seconds(self._world.state, outputs[0]),
         )
+
+
+def _anew(target: Target) -> str:
+    """What to add to a reason for which an incremental task reads everything."""
+    return ", from scratch" if is_incremental(target.outputs) else ""
 
 
 def _fingerprint(needs: Needs) -> str:

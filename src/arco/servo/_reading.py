@@ -291,9 +291,8 @@ def _attempt(number: int, row: AttemptRow) -> AttemptInfo:
 
 def _input(given: Input) -> InputInfo:
     pinned = sum(bool(pin.materialization_id) for pin in given.pins)
-    return InputInfo(
-        asset_key=given.asset_key, parameter=given.parameter, versions=pinned, from_run=len(given.pins) - pinned
-    )
+    open_ones = 0 if given.is_source else len(given.pins) - pinned
+    return InputInfo(asset_key=given.asset_key, parameter=given.parameter, versions=pinned, from_run=open_ones)
 
 
 def _time(moment: int | None) -> str | None:

@@ -20,6 +20,7 @@ from arco.domains.execution import (
     Materialization,
     Partition,
     RefreshStatistics,
+    files_of,
 )
 from arco.runtime import Workspace
 from arco.servo._runs import Asked
@@ -68,7 +69,9 @@ async def refresh_statistics(
         if version is None:
             continue
         found = [
-            one for file in version.files if (one := await _look(store, snapshot, version, file, done)) is not None
+            one
+            for file in await files_of(snapshot, version)
+            if (one := await _look(store, snapshot, version, file, done)) is not None
         ]
         done.refreshed += found
         if not dry_run:

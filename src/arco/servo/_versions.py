@@ -4,13 +4,14 @@ Only versions that were ever held back stand in the list of the workspace; of on
 """
 
 import heapq
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from typing import Final
 
 from arco.assets import partition_text
 from arco.catalog import check_limit, decode_cursor, encode_cursor, number_in, position_of_view
 from arco.core import Invalid, PartitionKey, format_time
 from arco.domains.execution import (
+    COMPACTED_VERSIONS,
     FILE_STATISTICS,
     HELD,
     HELD_VERSIONS,
@@ -19,11 +20,14 @@ from arco.domains.execution import (
     PUBLISHED,
     VERSION_STATUS,
     WORKSPACE,
+    CompactedVersion,
+    DataFile,
     FileStatistics,
     HeldVersion,
     Materialization,
     Partition,
     VersionStatus,
+    files_of,
     find_version,
     held_key,
     known_version,
@@ -156,10 +160,17 @@ async def _held(view: View, asset_id: str | None, after: str | None) -> AsyncIte
 
 async def _info(view: View, version: Materialization, row: VersionStatus | None) -> VersionInfo:
     partition: Partition | None = await view.get(PARTITIONS, version.asset_id, version.partition_id)
-    return _version(version, row or known_version(version), partition)
+    return _version(version, row or known_version(version), partition, await _compacted(view, version))
 
 
-def _version(version: Materialization, row: VersionStatus, partition: Partition | None) -> VersionInfo:
+async def _compacted(view: View, version: Materialization) -> CompactedVersion | None:
+    found: CompactedVersion | None = await view.get(COMPACTED_VERSIONS, version.asset_id, version.materialization_id)
+    return found
+
+
+def _version(
+    version: Materialization, row: VersionStatus, partition: Partition | None, compacted: CompactedVersion | None
+) -> VersionInfo:
     return VersionInfo(
         materialization_id=version.materialization_id,
         asset_id=version.asset_id,
@@ -170,8 +181,9 @@ def _version(version: Materialization, row: VersionStatus, partition: Partition 
         current=partition is not None and partition.current_materialization_id == version.materialization_id,
         run_id=version.run_id,
         row_count=version.row_count,
-        byte_size=version.byte_size,
-        file_count=version.file_count,
+        byte_size=version.byte_size if compacted is None else compacted.byte_size,
+        file_count=version.file_count if compacted is None else compacted.file_count,
+        compacted_at=None if compacted is None else format_time(compacted.compacted_at),
         completed_at=format_time(version.completed_at),
         held_at=_time(row.held_at),
         set_by=row.set_by,
@@ -188,8 +200,9 @@ async def version_detail(view: View, asset_id: str, materialization_id: str) -> 
     """A version with its checks, its files, and what was made of it."""
     version, row = await find_version(view, asset_id, materialization_id)
     partition: Partition | None = await view.get(PARTITIONS, asset_id, version.partition_id)
+    files = await files_of(view, version)
     return VersionDetail(
-        **_version(version, row, partition).model_dump(),
+        **_version(version, row, partition, await _compacted(view, version)).model_dump(),
         partition_id=version.partition_id,
         task_id=version.task_id,
         code_version=version.code_version,
@@ -200,16 +213,16 @@ async def version_detail(view: View, asset_id: str, materialization_id: str) -> 
         expired_at=_time(row.expired_at),
         deleted_at=_time(row.deleted_at),
         checks=await _checks(view, version),
-        files=await _files(view, version),
-        files_truncated=len(version.files) > MAX_FILES,
+        files=await _files(view, version, files),
+        files_truncated=len(files) > MAX_FILES,
         readers=await _readers(view, version),
     )
 
 
-async def _files(view: View, version: Materialization) -> list[VersionFile]:
+async def _files(view: View, version: Materialization, files: Sequence[DataFile]) -> list[VersionFile]:
     """The files of a version, with what their footers said when somebody read them again."""
     found = []
-    for file in version.files[:MAX_FILES]:
+    for file in files[:MAX_FILES]:
         row: FileStatistics | None = await view.get(
             FILE_STATISTICS, version.asset_id, (version.materialization_id, file.path)
         )
@@ -268,7 +281,7 @@ async def decision_facts(view: View, asset_id: str, materialization_id: str) -> 
     partition: Partition | None = await view.get(PARTITIONS, asset_id, version.partition_id)
     run: RunRow | None = await view.get(RUNS, version.run_id, version.run_id) if version.run_id else None
     return {
-        "version": _version(version, row, partition),
+        "version": _version(version, row, partition, await _compacted(view, version)),
         "current_materialization_id": None if partition is None else partition.current_materialization_id,
         "current_version": None if partition is None else partition.current_version,
         "run_state": None if run is None else run.state,

@@ -27,6 +27,7 @@ from arco.domains.orchestration import (
 from arco.log import Place, Receipt
 from arco.runtime import OpenLog, Workspace
 from arco.servo._check_facts import with_check_facts
+from arco.servo._column_ids import with_column_ids
 from arco.servo._controllers import Watch
 from arco.servo._deployed import find_code_version
 from arco.servo._envelope import sign_envelope
@@ -158,7 +159,9 @@ class Work:
         """
         if len({result.attempt_id for result in results}) < len(results):
             raise Invalid("one request tells two ends of the same attempt; tell the one that it had")
-        answers = [self._tell(result, worker, traceparent) for result in results]
+        activity, catalog = self._log.replica, self._workspace.logs["catalog"].replica
+        told = [await with_column_ids(result, activity, catalog) for result in results]
+        answers = [self._tell(result, worker, traceparent) for result in told]
         claims: list[ClaimRow] = []
         if slots:
             await self._workspace.runtime.sleep(0)  # the results enter the owner's queue first

@@ -4,7 +4,7 @@ Nothing else imports PySpark. It is an optional dependency (`pip install arco[sp
 inside functions, and a machine without it can still do everything that is not data.
 """
 
-from arco.spark._engine import ChoosingRunner, CompactionEngine, require_spark, spark_sessions
+from arco.spark._engine import ChoosingRunner, CompactionEngine, missing_for_spark, require_spark, spark_sessions
 from arco.spark._lineage import (
     Dependency,
     OutputColumn,
@@ -13,7 +13,10 @@ from arco.spark._lineage import (
     lineage_from_explain,
     lineage_from_plan,
     lineage_of,
+    no_plan,
+    overridden,
 )
+from arco.spark._merging import SPARK_FROM_BYTES, SparkMerger
 from arco.spark._mixing import Keys, Verdict, partition_mixing
 from arco.spark._plans import INPUT_PREFIX
 from arco.spark._runner import SparkRunner
@@ -25,6 +28,7 @@ from arco.spark._traces import Kind
 __all__ = [
     "DEFAULT_MASTER",
     "INPUT_PREFIX",
+    "SPARK_FROM_BYTES",
     "Apart",
     "ChoosingRunner",
     "CompactionEngine",
@@ -35,6 +39,7 @@ __all__ = [
     "PlanLineage",
     "Progress",
     "Site",
+    "SparkMerger",
     "SparkRunner",
     "SparkSettings",
     "Verdict",
@@ -43,6 +48,9 @@ __all__ = [
     "lineage_from_explain",
     "lineage_from_plan",
     "lineage_of",
+    "missing_for_spark",
+    "no_plan",
+    "overridden",
     "parse_conf",
     "partition_mixing",
     "require_spark",

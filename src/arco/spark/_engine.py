@@ -23,7 +23,7 @@ from arco.storage import Sequence, Store
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["ChoosingRunner", "CompactionEngine", "require_spark", "spark_sessions"]
+__all__ = ["ChoosingRunner", "CompactionEngine", "missing_for_spark", "require_spark", "spark_sessions"]
 
 SPARK_FROM_EVENTS = 500_000
 """A log of fewer events is folded faster here (docs/measurements.md)."""

@@ -21,7 +21,6 @@ __all__ = [
 
 MAX_TEXT: Final = 2_000
 
-_PATH: Final = re.compile(r"(?:s3a|file|hdfs)?:?/{1,3}[^\s,;'\"\])]*\.parquet")
 _BAD_FILE: Final = re.compile(
     r"FAILED_READ_FILE|CANNOT_READ_FILE_FOOTER|is not a Parquet file|ChecksumException|Could not read footer"
 )
@@ -61,15 +60,15 @@ def text_of(error: BaseException) -> str:
 
 
 def translated(error: BaseException, files: dict[str, str]) -> BaseException:
-    """The error to report. `files` says of each file that the task reads what it belongs to, by the end of its path."""
+    """The error to report. `files` says of each file that the task reads what it belongs to, by its path."""
     if isinstance(error, ArcoError) or not _is_of_spark(error):
         return error
     text = text_of(error)
-    found = next((path for path in _PATH.findall(text) if _known(path, files)), None)
+    found = next((told for path, told in files.items() if path in text), None)
     if _NO_FILE.search(text) and found is not None:
-        return LostObject(f"{_known(found, files)}, which the task reads, is gone; run what makes it again")
+        return LostObject(f"{found}, which the task reads, is gone; run what makes it again")
     if _BAD_FILE.search(text) and found is not None:
-        return Corrupt(f"{_known(found, files)}, which the task reads, is damaged; run what makes it again")
+        return Corrupt(f"{found}, which the task reads, is damaged; run what makes it again")
     if _STATIC.search(text):
         first = text.partition("\n")[0]
         return Invalid(f"{first}; it holds for a whole application: give it to the worker with --spark-conf")
@@ -78,8 +77,3 @@ def translated(error: BaseException, files: dict[str, str]) -> BaseException:
 
 def _is_of_spark(error: BaseException) -> bool:
     return any(kind.__module__.startswith(("pyspark.", "py4j.")) for kind in type(error).__mro__)
-
-
-def _known(path: str, files: dict[str, str]) -> str:
-    """What a file of an error belongs to; empty if it is none of ours."""
-    return next((told for end, told in files.items() if path.endswith(end)), "")

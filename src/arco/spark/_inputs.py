@@ -55,19 +55,31 @@ class Version:
 
 
 def read_versions(
-    session: "SparkSession", place: Place, parameter: str, versions: Sequence[Version], *, with_keys: bool
+    session: "SparkSession",
+    place: Place,
+    parameter: str,
+    versions: Sequence[Version],
+    *,
+    with_keys: bool,
+    known: Sequence[Version] = (),
 ) -> "DataFrame":
-    """The frame of a parameter. `with_keys` if partitions become columns."""
-    tables = _tables(parameter, versions)
+    """The frame of a parameter. `with_keys` if partitions become columns.
+
+    Of versions that are only `known` it has the columns and no rows.
+    """
+    from pyspark.sql import functions as f
+
+    every = _tables(parameter, [*versions, *known])
+    tables = [version for version in versions if version.files]
     if place.is_local:
-        for version in tables:
+        for version in every:
             _check_files(place, version)
-    paths = [place.pattern(file.path) for version in tables for file in version.files]
-    schema = _schema(session, place, tables)
+    paths = [place.pattern(file.path) for version in tables or every for file in version.files]
+    schema = _schema(session, place, every)
     frame = session.read.schema(schema).parquet(*paths)
     if with_keys:
-        frame = _with_keys(frame, tables)
-    return frame.alias(f"{INPUT}{parameter}")
+        frame = _with_keys(frame, tables or every)
+    return (frame if tables else frame.where(f.lit(False))).alias(f"{INPUT}{parameter}")
 
 
 def data_columns(session: "SparkSession", place: Place, versions: Sequence[Version]) -> list[str]:

@@ -36,6 +36,8 @@ __all__ = [
     "lineage_from_explain",
     "lineage_from_plan",
     "lineage_of",
+    "no_plan",
+    "overridden",
 ]
 
 T = TypeVar("T")
@@ -68,6 +70,8 @@ class OutputColumn(msgspec.Struct, frozen=True):
     """HIGH is exact; with MEDIUM the true dependencies are among those listed; with LOW there may be others."""
     reason: str = ""
     """Why it is not exact."""
+    is_said: bool = False
+    """Its author says so. Then nobody knows of which kind a dependency is."""
 
 
 class PlanLineage(msgspec.Struct, frozen=True):
@@ -162,6 +166,30 @@ def lineage_from_explain(text: str, *, columns: Sequence[str] = ()) -> PlanLinea
     return msgspec.structs.replace(
         found, columns=tuple(msgspec.structs.replace(column, name=name) for name, column in named)
     )
+
+
+def overridden(lineage: PlanLineage, said: Mapping[str, Sequence[str]]) -> PlanLineage:
+    """What the author says of columns instead of what was found: by column, each source as `parameter.column`."""
+    if not said:
+        return lineage
+    columns = tuple(_said(column, said[column.name]) if column.name in said else column for column in lineage.columns)
+    names = {column.name for column in columns}
+    missing = sorted(name for name in said if name not in names)
+    more = f"its author speaks of columns that it does not have: {', '.join(missing[:MAX_REASONS])}" if missing else ""
+    return msgspec.structs.replace(
+        lineage, columns=columns, reason="; ".join(text for text in (lineage.reason, more) if text)
+    )
+
+
+def _said(column: OutputColumn, sources: Sequence[str]) -> OutputColumn:
+    parts = [source.partition(".") for source in sources]
+    direct = tuple(Dependency(parameter, name, Kind.TRANSFORMATION) for parameter, _, name in parts)
+    return OutputColumn(column.name, direct, reason="its author says so", is_said=True)
+
+
+def no_plan(columns: Sequence[str]) -> PlanLineage:
+    """Of what no plan made, nothing is known of any column."""
+    return _degraded(columns, "a function in Python made it")
 
 
 def _degraded(columns: Sequence[str], reason: str) -> PlanLineage:
@@ -268,17 +296,25 @@ def column_lineage(
     )
     unmapped = budget.take(_ref(name, targets) for name in _unmapped(lineage))
     cut = f"only what fits into {max_bytes:,} bytes is listed" if budget.passed else ""
-    exact = lineage.confidence is Confidence.HIGH
+    said = [column.is_said for column in lineage.columns]
     return ColumnLineage(
-        capture_method=CaptureMethod.PLAN_INTROSPECTION,
+        capture_method=CaptureMethod.ANNOTATION if any(said) else CaptureMethod.PLAN_INTROSPECTION,
         confidence=lineage.confidence,
-        confidence_reason=ConfidenceReason.PLAN_INTROSPECTION if exact else ConfidenceReason.MIXED,
+        confidence_reason=_confidence_reason(lineage),
         coverage=lineage.coverage,
         mappings=mappings,
         unmapped_columns=unmapped,
         influences=influences or None,
         reason="; ".join(text for text in (lineage.reason, cut) if text) or None,
     )
+
+
+def _confidence_reason(lineage: PlanLineage) -> ConfidenceReason:
+    said = [column.is_said for column in lineage.columns]
+    if any(said):
+        return ConfidenceReason.USER_OVERRIDE if all(said) else ConfidenceReason.MIXED
+    exact = lineage.confidence is Confidence.HIGH
+    return ConfidenceReason.PLAN_INTROSPECTION if exact else ConfidenceReason.MIXED
 
 
 class _Budget:
@@ -305,7 +341,8 @@ def _mappings(
     column: OutputColumn, parameter: str, sources: Mapping[str, str], targets: Mapping[str, str]
 ) -> Iterable[ColumnMapping]:
     for kind, names in _by_type((*column.direct, *column.indirect), parameter, sources):
-        yield ColumnMapping(_ref(column.name, targets), names, kind, column.confidence, column.reason or None)
+        what = TransformType.UNKNOWN if column.is_said else kind
+        yield ColumnMapping(_ref(column.name, targets), names, what, column.confidence, column.reason or None)
 
 
 def _by_type(

@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import msgspec
 import pyarrow as pa
 
-from arco.core import Corrupt, Refused, Runtime, Unavailable, new_ulid
+from arco.core import Corrupt, Runtime, new_ulid
 from arco.log import Link, position_of
+from arco.spark._jobs import Share, on_spark
 from arco.spark._merge import merge_buckets
 from arco.spark._parcels import Parcel, Report, read_report
 from arco.spark._refold import fold_round
@@ -59,18 +60,9 @@ MAX_PARTITIONS = 48
 
 SEGMENTS_A_TASK = 512
 SAMPLES = 16
-WATCH_SECONDS = 0.5
 LEVEL_ROWS, LEVEL_FAN = 200_000, 8
 """A layer of up to so many rows is of level 1; one more level for every so many times as many. Else the first merges
 after a rebuild would write everything once more."""
-
-
-@dataclass
-class _Share:
-    """Which part of a job runs, for whoever watches: from one fraction of the whole to another."""
-
-    start: float = 0.0
-    end: float = 1.0
 
 
 @dataclass
@@ -97,7 +89,7 @@ class SparkRunner:
     async def merge(self, job: MergeJob) -> tuple[File, ...]:
         size = sum(layer.bytes for layer in job.layers)
 
-        def work(spark: Any, share: _Share) -> list[Report]:
+        def work(spark: Any, share: Share) -> list[Report]:
             context = spark.sparkContext
             partitions = _partitions(size, context.defaultParallelism)
             task = partial(
@@ -142,7 +134,7 @@ class SparkRunner:
 
     # On the cluster
 
-    def _refold(self, spark: Any, job: RefoldJob, base: Manifest, size: int, share: _Share) -> _Findings:
+    def _refold(self, spark: Any, job: RefoldJob, base: Manifest, size: int, share: Share) -> _Findings:
         context = spark.sparkContext
         cores = context.defaultParallelism
         partitions = _partitions(size, cores)
@@ -171,47 +163,9 @@ class SparkRunner:
         return found
 
     async def _on_spark(
-        self, what: str, work: Callable[[Any, _Share], T], progress: Callable[[float], None] = lambda done: None
+        self, what: str, work: Callable[[Any, Share], T], progress: Callable[[float], None] = lambda done: None
     ) -> T:
-        """Run blocking calls of Spark beside the loop, and tell how far they are."""
-        name, share = new_ulid(self._runtime, self._runtime), _Share()
-        contexts: list[Any] = []
-
-        def run() -> T:
-            from py4j.protocol import Py4JError  # type: ignore[import-untyped]
-            from pyspark.errors import PySparkException
-
-            spark: Any = self._session()
-            if not hasattr(spark, "_jsparkSession"):
-                raise Refused(
-                    "compaction needs a Spark session of its own, and this one is remote (Spark Connect); give the "
-                    "address of the master instead, or use `--engine local`"
-                )
-            context = spark.sparkContext
-            contexts.append(context)
-            context.setJobGroup(name, what)
-            try:
-                return work(spark, share)
-            except (Py4JError, PySparkException) as error:
-                raise Unavailable(f"the {what} on Spark did not end: {_reason(error)}; try again") from error
-            finally:
-                context.setLocalProperty("spark.jobGroup.id", None)
-
-        async def watch() -> None:
-            while True:
-                await self._runtime.sleep(WATCH_SECONDS)
-                if contexts:
-                    progress(share.start + (share.end - share.start) * _done(contexts[0], name))
-
-        watching = self._runtime.spawn(watch(), f"progress of the {what}")
-        try:
-            return await self._runtime.offload(run)
-        except BaseException:
-            if contexts:
-                contexts[0].cancelJobGroup(name)  # who stops waiting does not stop the thread
-            raise
-        finally:
-            watching.cancel()
+        return await on_spark(self._runtime, self._session, what, work, progress)
 
     # Around it
 
@@ -283,18 +237,6 @@ def _reports(context: Any, parcels: Any, partitions: int) -> list[Report]:
     return _checked(parcel for _, parcel in context.runJob(parcels, list, [partitions]))
 
 
-def _done(context: Any, group: str) -> float:
-    """Which part of its tasks the running job of a group has done."""
-    tracker = context.statusTracker()
-    for job in sorted(tracker.getJobIdsForGroup(group), reverse=True)[:1]:
-        found = tracker.getJobInfo(job)
-        stages = [tracker.getStageInfo(stage) for stage in found.stageIds] if found else []
-        known = [stage for stage in stages if stage is not None and stage.numActiveTasks]
-        tasks = sum(stage.numTasks for stage in known)
-        return sum(stage.numCompletedTasks for stage in known) / tasks if tasks else 0.0
-    return 0.0
-
-
 def _checked(parcels: Iterable[Parcel]) -> list[Report]:
     reports = sorted((read_report(parcel) for parcel in parcels), key=lambda report: report.task)
     for report in reports:
@@ -334,10 +276,3 @@ def _findings(base: Manifest, reports: list[Report]) -> _Findings:
 
 def _unpack(rows: bytes) -> pa.Table:
     return pa.ipc.open_stream(rows).read_all()
-
-
-def _reason(error: Exception) -> str:
-    """The line of a long story that says what happened."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    causes = [line for line in lines if line.startswith(("Caused by:", "arco.core."))]
-    return (causes or lines or [type(error).__name__])[-1][:300]

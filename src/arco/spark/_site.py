@@ -17,7 +17,7 @@ from arco.spark._parcels import Parcel, Report, report_parcel
 from arco.state import Definition, FileWriter, Layer, LayerReader, Layout
 from arco.storage import RequestCounts, Role, RoleStore, Scope, Sequence, Store, open_store
 
-__all__ = ["Assignment", "Site", "definition_of", "perform", "reraise"]
+__all__ = ["Assignment", "Site", "definition_of", "drive", "perform", "reraise"]
 
 T = TypeVar("T")
 Sent = tuple[int, Parcel]
@@ -50,13 +50,13 @@ class Site:
     ) -> "Site":
         return cls(url, tuple(sorted(options.items())), place, define)
 
-    def store(self, runtime: AsyncRuntime) -> Store:
-        """The workspace as a compactor may use it."""
+    def store(self, runtime: AsyncRuntime, role: Role = Role.COMPACTOR) -> Store:
+        """The workspace as a compactor, or who has another role, may use it."""
         name = (self.url, self.options)
         if name not in _stores:
             _stores[name] = open_store(self.url, dict(self.options), clock=runtime)
         scope = Scope(self.place.tenant, self.place.workspace)
-        return RoleStore(_stores[name], scope, Role.COMPACTOR, RequestCounts())
+        return RoleStore(_stores[name], scope, role, RequestCounts())
 
     def log(self, runtime: AsyncRuntime) -> Sequence:
         return Sequence(self.store(runtime), Layout(self.place).ledger, runtime)
@@ -108,7 +108,7 @@ def perform(task: int, partitions: int, work: Callable[[AsyncRuntime, list[Sent]
     collecting = gc.isenabled()
     gc.disable()  # events and rows have no cycles, and a collector that walks millions of them takes half of the time
     try:
-        _drive(work(AsyncRuntime(), sent))
+        drive(work(AsyncRuntime(), sent))
     except Unavailable:
         raise
     except ArcoError as error:
@@ -119,13 +119,14 @@ def perform(task: int, partitions: int, work: Callable[[AsyncRuntime, list[Sent]
     return sent
 
 
-def _drive(work: Awaitable[None]) -> None:
+def drive(work: Awaitable[T]) -> T:
+    """The result of a coroutine, in a process of an executor."""
     import asyncio
 
-    async def main() -> None:
-        await work
+    async def main() -> T:
+        return await work
 
-    asyncio.run(main())
+    return asyncio.run(main())
 
 
 def reraise(error: tuple[str, str]) -> None:

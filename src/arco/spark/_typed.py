@@ -22,7 +22,7 @@ class _Raws(msgspec.Struct):
 
 class TypedEvents:
     def __init__(self, registry: EventRegistry) -> None:
-        self._newest = {(kind.name, kind.version) for kind in registry}
+        self._alike = {(kind.name, version) for kind in registry for version in kind.alike()}
         fields: list[Any] = [
             (field.name, field.type) if field.required else (field.name, field.type, field.default)
             for field in msgspec.structs.fields(Event)
@@ -53,7 +53,7 @@ class TypedEvents:
             found: Any = self._segments.decode(text)
         except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
             return None
-        if not self._are_newest(found.events):
+        if not self._are_alike(found.events):
             return None
         return found.header, found.events, self._raws.decode(text).events
 
@@ -63,11 +63,11 @@ class TypedEvents:
             found = self._lists.decode(text)
         except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
             return None
-        return found if self._are_newest(found) else None
+        return found if self._are_alike(found) else None
 
-    def _are_newest(self, events: list[Any]) -> bool:
-        """An older payload may fit the newest class, but means something else."""
-        return {(event.type, event.version) for event in events} <= self._newest
+    def _are_alike(self, events: list[Any]) -> bool:
+        """An older payload may fit the newest class, but mean something else."""
+        return {(event.type, event.version) for event in events} <= self._alike
 
 
 def envelope(event: Any) -> Event:

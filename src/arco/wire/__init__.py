@@ -14,6 +14,7 @@ from arco.wire._access import (
 )
 from arco.wire._activity import (
     CheckResultInfo,
+    ColumnEdgeInfo,
     EdgeAdd,
     EdgeWritten,
     EventAnswer,
@@ -73,6 +74,9 @@ from arco.wire._catalog import (
 )
 from arco.wire._errors import pack_error, unpack_error
 from arco.wire._maintenance import (
+    CompactedFiles,
+    CompactionAnswer,
+    CompactionRequest,
     MaintenanceAnswer,
     OrphanFile,
     OrphansAnswer,
@@ -83,6 +87,7 @@ from arco.wire._maintenance import (
     StatisticsAnswer,
     StatisticsFile,
     StatisticsRequest,
+    UnmergedFiles,
 )
 from arco.wire._reading import (
     AuditEntry,
@@ -163,10 +168,14 @@ __all__ = [
     "ColumnAlter",
     "ColumnChange",
     "ColumnDrop",
+    "ColumnEdgeInfo",
     "ColumnInfo",
     "ColumnShape",
     "ColumnSpec",
     "ColumnUpdate",
+    "CompactedFiles",
+    "CompactionAnswer",
+    "CompactionRequest",
     "Compatibility",
     "ContractInfo",
     "ContractSpec",
@@ -266,6 +275,7 @@ __all__ = [
     "TaskProgress",
     "TaskSummary",
     "UnitProgress",
+    "UnmergedFiles",
     "VersionCheck",
     "VersionDecided",
     "VersionDecision",

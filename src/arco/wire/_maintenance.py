@@ -1,4 +1,4 @@
-"""Maintenance of data: retention of versions, removal of files that belong to no version."""
+"""Maintenance of data: retention of versions, removal of files that belong to no version, merging of small files."""
 
 from typing import Annotated
 
@@ -7,6 +7,9 @@ from pydantic import Field
 from arco.wire._base import Answer, Request
 
 __all__ = [
+    "CompactedFiles",
+    "CompactionAnswer",
+    "CompactionRequest",
     "MaintenanceAnswer",
     "OrphanFile",
     "OrphansAnswer",
@@ -17,6 +20,7 @@ __all__ = [
     "StatisticsAnswer",
     "StatisticsFile",
     "StatisticsRequest",
+    "UnmergedFiles",
 ]
 
 
@@ -114,3 +118,48 @@ class StatisticsAnswer(MaintenanceAnswer):
     """Files of current versions that are not in the store: make their partitions again."""
     unreadable: list[str]
     """Files that are no Parquet files although they are called so."""
+
+
+class CompactionRequest(MaintenanceRequest):
+    partitions: Annotated[dict[str, Annotated[str, Field(max_length=4096)]], Field(max_length=16)] = {}
+    """As for a run: keys, lists, ranges by name of the dimension. One that is not named is all of it."""
+    target_bytes: Annotated[int, Field(ge=1 << 20, le=1 << 30)] = 128 << 20
+    """What the merged files have at the most. Those that have three quarters of it already stay."""
+    min_files: Annotated[int, Field(ge=2, le=10_000)] = 5
+    """Only versions of which so many files would be merged."""
+
+
+class CompactedFiles(Answer):
+    """A current version whose small files were merged, or would be. Its rows are the same."""
+
+    materialization_id: str
+    asset_key: str
+    partition_key: str
+    version: int
+    row_count: int
+    files_before: int
+    files_after: int
+    bytes_before: int
+    bytes_after: int | None
+    """Null in a dry run."""
+    merged_bytes: int
+    """Of the files that are merged; the others stay as they are."""
+
+
+class UnmergedFiles(Answer):
+    """A version that has many small files and keeps them."""
+
+    materialization_id: str
+    asset_key: str
+    partition_key: str
+    version: int
+    reason: str
+
+
+class CompactionAnswer(MaintenanceAnswer):
+    compacted: list[CompactedFiles]
+    unmerged: list[UnmergedFiles]
+    looked_at_count: int
+    """Current versions that were looked at."""
+    changed_count: int
+    """Versions that somebody else compacted or let go meanwhile."""

@@ -35,6 +35,8 @@ class VersionInfo(Answer):
     row_count: int
     byte_size: int
     file_count: int
+    compacted_at: str | None
+    """When its small files were merged last; null if they never were."""
     completed_at: str
     held_at: str | None
     """When it was first blocked or quarantined; null if it never was."""

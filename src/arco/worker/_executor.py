@@ -16,6 +16,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Final, Protocol, TypeVar
 
+import msgspec
+
 from arco.assets import (
     All,
     AssetDefinition,
@@ -27,7 +29,7 @@ from arco.assets import (
 )
 from arco.core import Invalid, LostObject, PartitionKey
 from arco.sdk import Cancelled, CheckResult, Context, add_to_path, find_asset, find_check, unpack_code
-from arco.spark import Progress
+from arco.spark import PlanLineage, Progress, column_lineage, no_plan, overridden
 from arco.worker._errors import ImportFailed, SecretMissing
 from arco.worker._measuring import EMPTY, Table, measured, views_of
 from arco.worker._messages import (
@@ -45,7 +47,16 @@ from arco.worker._messages import (
 from arco.worker._raised import describe
 from arco.worker._values import Stored, load_value, store_value
 
-__all__ = ["Executor", "Files", "PythonExecutor", "Signals", "context_of", "is_many", "one_by_one"]
+__all__ = [
+    "Executor",
+    "Files",
+    "PythonExecutor",
+    "Signals",
+    "context_of",
+    "edges_of",
+    "is_many",
+    "one_by_one",
+]
 
 PUT_ATTEMPTS: Final = 5
 READ_AT_ONCE: Final = 8
@@ -220,7 +231,8 @@ class PythonExecutor:
         stored = store_value(value, place.location, self._files.write, asset.schema)
         has_rules = any(check.rule is not None for check in asset.checks)
         found = self._measure(task, asset, place, value, stored) if has_rules else None
-        return WrittenOutput(asset.key, stored.files, stored.schema), found
+        lineage = edges_of(asset, lambda: no_plan(stored.columns), task.inputs) if asset.column_lineage else {}
+        return WrittenOutput(asset.key, stored.files, stored.schema, lineage), found
 
     def _measure(
         self, task: Task, asset: AssetDefinition, place: OutputPlace, value: Any, stored: Stored
@@ -277,6 +289,11 @@ def context_of(
         signals=signals,
         spark=spark,
         previous=previous,
+        read={
+            given.parameter: [PartitionKey.parse(pin.partition_key) for pin in given.pins if not pin.seen]
+            for given in task.inputs
+            if given.parameter
+        },
     )
 
 
@@ -343,6 +360,17 @@ def _seen(key: str, value: Any) -> SeenVersion:
             f"the function of an observable asset returns its data version as text, not {type(value).__name__}"
         )
     return SeenVersion(key, value)
+
+
+def edges_of(
+    asset: AssetDefinition, found: Callable[[], PlanLineage], inputs: Sequence[InputValue]
+) -> dict[str, bytes]:
+    """What the columns of an output are made of, by parameter: what its author says, else what was found."""
+    names = [given.parameter for given in inputs if given.parameter]
+    if not names:
+        return {}
+    lineage = overridden(found(), asset.column_lineage)
+    return {name: msgspec.json.encode(column_lineage(lineage, name)) for name in names}
 
 
 def _is_used_up(value: Any) -> bool:
@@ -414,12 +442,20 @@ class Files:
         found: list[tuple[str, int]] = self._wait(self._list(folder))
         return found
 
+    def found(self, folder: str) -> list[tuple[str, int, int]]:
+        """Path, size and time of change of what is below a folder, sorted."""
+        found: list[tuple[str, int, int]] = self._wait(self._find(folder))
+        return found
+
     def persist(self, paths: Sequence[str]) -> None:
         """Others wrote these objects; return when they would survive the loss of power."""
         self._wait(self._persisted(paths))
 
     async def _list(self, folder: str) -> list[tuple[str, int]]:
         return sorted([(info.path, info.size) async for info in self._opened().list(folder)])
+
+    async def _find(self, folder: str) -> list[tuple[str, int, int]]:
+        return sorted([(info.path, info.size, info.modified) async for info in self._opened().list(folder)])
 
     async def _persisted(self, paths: Sequence[str]) -> None:
         await asyncio.gather(*(self._opened().persist(path) for path in paths))

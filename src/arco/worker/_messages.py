@@ -17,7 +17,7 @@ from typing import Final
 
 import msgspec
 
-from arco.assets import AssetDefinition, NoValue
+from arco.assets import AssetDefinition, NoValue, SchemaColumn, Source
 from arco.spark import Progress, SparkSettings
 
 __all__ = [
@@ -35,6 +35,7 @@ __all__ = [
     "OutputPlace",
     "PinnedFile",
     "RaisedError",
+    "ReadFiles",
     "Ready",
     "Report",
     "SeenVersion",
@@ -69,6 +70,7 @@ class InputPin(msgspec.Struct, frozen=True):
     materialization_id: str
     files: tuple[PinnedFile, ...] = ()
     schema_hash: str = ""
+    seen: bool = False
 
 
 class OutputPlace(msgspec.Struct, frozen=True):
@@ -89,6 +91,8 @@ class InputValue(msgspec.Struct, frozen=True):
     is_partitioned: bool = False
     mapping: str = ""
     pins: tuple[InputPin, ...] = ()
+    source: Source | None = None
+    columns: tuple[SchemaColumn, ...] = ()
 
 
 class Task(msgspec.Struct, frozen=True):
@@ -191,6 +195,19 @@ class SeenVersion(msgspec.Struct, frozen=True):
     metadata: dict[str, str] = {}
 
 
+class ReadFiles(msgspec.Struct, frozen=True):
+    """What was read of one partition of a source."""
+
+    parameter: str
+    partition_id: str
+    data_version: str
+    """Changes whenever a file is added, removed or changed."""
+    files: int
+    size_bytes: int
+    names: tuple[str, ...] = ()
+    """Of the first files."""
+
+
 class CheckAnswer(msgspec.Struct, frozen=True):
     asset_key: str
     name: str
@@ -229,6 +246,7 @@ class Report(msgspec.Struct, frozen=True, tag=True):
     checks: tuple[CheckAnswer, ...] = ()
     """What functions answered."""
     measured: tuple[MeasuredOutput, ...] = ()
+    read: tuple[ReadFiles, ...] = ()
 
 
 class Idle(msgspec.Struct, frozen=True, tag=True):

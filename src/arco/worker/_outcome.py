@@ -22,7 +22,7 @@ from arco.assets import (
     judge,
     rule_name,
 )
-from arco.core import ArcoError, Refused
+from arco.core import ArcoError, Refused, sha256_hex
 from arco.domains.execution import (
     AssetObserved,
     ColumnStats,
@@ -69,6 +69,8 @@ MAX_COLUMN_BYTES: Final = 512 << 10
 """Of column lineage in one event; edges for which no room is left say which assets were read and no more."""
 MAX_STATS: Final = 1_000
 """Statistics of columns in one event, over all files of an output."""
+MAX_READ: Final = 1_000
+"""Partitions of files of others of which one event tells what was read."""
 MAX_CHECK_TEXT: Final = 2_000
 MAX_PLAN_TEXT: Final = 400
 
@@ -162,7 +164,7 @@ def finished(envelope: Envelope, report: Report, times: Times, log: TaskLog | No
         started_at=times.started_at,
         finished_at=times.finished_at,
         outputs=tuple(_gated(outputs, checks)),
-        observations=tuple(_observations(envelope, report, times, mask)),
+        observations=(*_observations(envelope, report, times, mask), *_sources(envelope, report, times)),
         checks=checks,
         lineage=_lineage(envelope, report, outputs, times),
         gate=worst,
@@ -215,8 +217,11 @@ def _check_complete(envelope: Envelope, report: Report) -> None:
 def _outputs(envelope: Envelope, report: Report, times: Times, mask: Mask) -> Iterator[MaterializationCompleted]:
     places = {place.asset_key: place for place in envelope.outputs}
     assets = {asset.key: asset for asset in envelope.definitions}
+    files = {(one.parameter, one.partition_id): one.data_version for one in report.read}
     read = inputs_fingerprint(
-        (given.asset_id, pin.partition_id, pin.materialization_id) for given in envelope.inputs for pin in given.pins
+        (given.asset_id, pin.partition_id, pin.materialization_id or files.get((given.parameter, pin.partition_id), ""))
+        for given in envelope.inputs
+        for pin in given.pins
     )
     for written in report.outputs:
         place, asset = places[written.asset_key], assets[written.asset_key]
@@ -295,6 +300,30 @@ def _observations(envelope: Envelope, report: Report, times: Times, mask: Mask) 
             observed_at=times.finished_at,
             row_count=seen.row_count,
             metadata={key: mask.fact(value) for key, value in seen.metadata.items()},
+            run_id=envelope.run_id,
+        )
+
+
+def _sources(envelope: Envelope, report: Report, times: Times) -> Iterator[AssetObserved]:
+    """What was read of files of others: an observation for each partition of them."""
+    inputs = {given.parameter: given for given in envelope.inputs if given.source is not None}
+    told: set[tuple[str, str]] = set()
+    for read in report.read[:MAX_READ]:
+        given = inputs[read.parameter]
+        if (given.asset_id, read.partition_id) in told:
+            continue  # two parameters read the same files
+        told.add((given.asset_id, read.partition_id))
+        key = next(pin.partition_key for pin in given.pins if pin.partition_id == read.partition_id)
+        about = {"files": str(read.files), "bytes": str(read.size_bytes)}
+        yield AssetObserved(
+            observation_id=f"obs_{sha256_hex(f'{envelope.attempt_id}:{read.partition_id}'.encode())[:32]}",
+            asset_id=given.asset_id,
+            asset_key=given.asset_key,
+            partition_id=read.partition_id,
+            partition_key=key,
+            data_version=read.data_version,
+            observed_at=times.finished_at,
+            metadata={**about, **({"names": "\n".join(read.names)} if read.names else {})},
             run_id=envelope.run_id,
         )
 
@@ -397,13 +426,14 @@ def _lineage(
     ][:MAX_EDGES]
     if not pairs:
         return None
-    sources = sum(len(given.pins) for given, _ in pairs)
+    sources = sum(not pin.seen for given, _ in pairs for pin in given.pins)
     room = MAX_COLUMN_BYTES
     edges = []
     for given, output in pairs:
         told = columns.get(output.asset_key, {}).get(given.parameter, b"")
         room -= len(told)
-        edges.append(_edge(given, output, told if room >= 0 else b"", detailed=sources <= MAX_SOURCES))
+        code = assets[output.asset_key].code_version
+        edges.append(_edge(given, output, told if room >= 0 else b"", code, detailed=sources <= MAX_SOURCES))
     return LineageRecorded(envelope.run_id, envelope.task_id, times.started_at, times.finished_at, tuple(edges))
 
 
@@ -414,18 +444,22 @@ def _depends(asset: AssetDefinition, given: InputValue) -> bool:
     )
 
 
-def _edge(given: InputValue, output: MaterializationCompleted, columns: bytes, *, detailed: bool) -> EdgeRecord:
-    pins = given.pins if detailed else ()
+def _edge(
+    given: InputValue, output: MaterializationCompleted, columns: bytes, code: str, *, detailed: bool
+) -> EdgeRecord:
+    read = [pin for pin in given.pins if not pin.seen]
+    pins = read if detailed else []
     return EdgeRecord(
         source_id=given.asset_id,
         target_id=output.asset_id,
         parameter=given.parameter,
         partition_mapping=given.mapping,
-        source_materializations=tuple(pin.materialization_id for pin in pins),
+        source_materializations=tuple(pin.materialization_id for pin in pins if pin.materialization_id),
         target_materialization=output.materialization_id,
         source_partitions=tuple(PartitionRef(pin.partition_id, pin.partition_key) for pin in pins),
         target_partitions=(PartitionRef(output.partition_id, output.partition_key),),
-        rows_read=sum(file.row_count for pin in given.pins for file in pin.files),
+        rows_read=sum(file.row_count for pin in read for file in pin.files) if given.source is None else None,
         rows_written=output.row_count,
         column_lineage=msgspec.json.decode(columns, type=ColumnLineage) if columns else None,
+        code_version=code if columns else "",
     )

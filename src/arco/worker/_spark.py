@@ -23,15 +23,16 @@ import msgspec
 from arco.assets import AssetDefinition, AssetKind, CheckDefinition, Dialect, TimePartitions, window_of
 from arco.core import SECOND, ArcoError, Invalid, PartitionKey
 from arco.sdk import Cancelled, Context
-from arco.spark import Progress, column_lineage, lineage_of
+from arco.spark import Progress, lineage_of
 from arco.spark._errors import translated
+from arco.spark._files import BadRecords, explained, read_files
 from arco.spark._inputs import SourceFile, Version, data_columns, files_of, read_versions
 from arco.spark._measuring import Audit, Found
 from arco.spark._outputs import arrow_schema, check_frame, empty_file, write_frame
 from arco.spark._place import place_of
 from arco.spark._session import Application, start_application
 from arco.worker._errors import DriverLost, SchemaViolation
-from arco.worker._executor import PythonExecutor, Signals, context_of
+from arco.worker._executor import PythonExecutor, Signals, context_of, edges_of
 from arco.worker._measuring import keep_samples, views_of
 from arco.worker._messages import (
     CheckAnswer,
@@ -39,12 +40,14 @@ from arco.worker._messages import (
     InputValue,
     MeasuredOutput,
     OutputPlace,
+    ReadFiles,
     Report,
     Setup,
     Task,
     WrittenFile,
     WrittenOutput,
 )
+from arco.worker._sources import SourceFiles
 from arco.worker._values import described, null_counts
 
 __all__ = ["SparkExecutor"]
@@ -109,16 +112,24 @@ class SparkExecutor(PythonExecutor):
                     application.activate(self.session)
                     context = self.context(task, signals)
                     made = self.make(task, context)
-                return self._reported_on(task, context, made)
+                report = self._reported_on(task, context, made)
+                return msgspec.structs.replace(report, read=self.files_read(task.inputs))
             except Cancelled:
                 raise
             except BaseException as error:
-                raise self.reported(application, error) from error
+                told = self.reported(application, error)
+                if isinstance(told, BadRecords):
+                    raise told from None  # Spark quotes the record
+                raise told from error
 
     @contextlib.contextmanager
     def scope(self, application: Application, task: Task) -> Iterator[None]:
         """What is of one task alone, or of one plan for several, in this thread."""
-        self._scopes.now = Scope(application.open(self._tag, task.definitions[0].spark_conf))
+        try:
+            session = application.open(self._tag, task.definitions[0].spark_conf)
+        except Exception as error:
+            raise self.reported(application, error) from error
+        self._scopes.now = Scope(session, SourceFiles(self._files.found))
         try:
             yield
         finally:
@@ -154,6 +165,7 @@ class SparkExecutor(PythonExecutor):
 
     def _start(self) -> Application:
         scratch = Path(self._setup.scratch or f"{self._setup.folder}.scratch")
+        scratch.mkdir(parents=True, exist_ok=True)
         try:
             application = start_application(
                 self._setup.spark, f"arco {self._setup.tenant}/{self._setup.workspace}", scratch, self._place.conf
@@ -188,7 +200,11 @@ class SparkExecutor(PythonExecutor):
         if isinstance(error, ArcoError):
             return error
         scope: Scope | None = getattr(self._scopes, "now", None)
-        return gone or translated(error, scope.told if scope is not None else {})
+        if gone is not None or scope is None:
+            return gone or translated(error, {})
+        read = scope.files.read
+        bad = explained(scope.session, self._place, error, read) if read and isinstance(error, Exception) else None
+        return bad or translated(error, scope.told)
 
     def _watch(self, application: Application) -> None:
         """Ask how far it is, in a thread of its own: Spark may be slow to answer, and beats must not wait for it.
@@ -235,9 +251,39 @@ class SparkExecutor(PythonExecutor):
 
     def frame(self, given: InputValue) -> Any:
         """What a parameter gets. Its partitions are columns, however many there are: the same code serves for more."""
+        if given.source is not None:
+            return self._source(given)
         scope, versions = self._scope, versions_of(given)
-        scope.told |= files_of(versions)
-        return read_versions(scope.session, self._place, given.parameter, versions, with_keys=given.is_partitioned)
+        known = [_version(given.asset_id, given.asset_key, pin) for pin in given.pins if pin.seen and pin.files]
+        scope.told |= files_of([*versions, *known])
+        return read_versions(
+            scope.session, self._place, given.parameter, versions, with_keys=given.is_partitioned, known=known
+        )
+
+    def _source(self, given: InputValue) -> Any:
+        """Files of others, exactly those that are there now."""
+        assert given.source is not None
+        scope = self._scope
+        parts = scope.files.parts(given)
+        scope.told |= {file.path: f"{file.path} of {given.asset_key}" for part in parts for file in part.files}
+        if not given.columns:
+            print(
+                f"the columns of {given.asset_key} are not declared: Spark reads its files once more to infer them; "
+                "say schema={...}"
+            )
+        return read_files(scope.session, self._place, given.parameter, given.source, given.columns, parts)
+
+    def has_files(self, task: Task) -> bool:
+        """Whether there is something to read of each source; if not, the task says so itself."""
+        files = SourceFiles(self._files.found)
+        try:
+            return all(files.parts(given) for given in task.inputs if given.source is not None)
+        except ArcoError:
+            return False
+
+    def files_read(self, inputs: Sequence[InputValue]) -> tuple[ReadFiles, ...]:
+        """What was read of files of others."""
+        return tuple(self._scope.files.reports(inputs))
 
     def make(self, task: Task, context: Context) -> dict[str, Any]:
         """The frames by asset, all of which can be kept and are as declared."""
@@ -265,7 +311,7 @@ class SparkExecutor(PythonExecutor):
         schema = arrow_schema(asset.key, value, required_columns(asset))
         write_frame(asset.key, audit.frame, self._place.file(place.location.rstrip("/")))
         files = self.files_written(asset, place, self.listed(place.location.rstrip("/")), value)
-        output = WrittenOutput(asset.key, files, schema, lineage=lineage_by_parameter(value, task.inputs))
+        output = WrittenOutput(asset.key, files, schema, lineage=lineage_by_parameter(asset, value, task.inputs))
         if not rules:
             return output, None
         written = self._checked(output, value)
@@ -353,6 +399,7 @@ class Scope:
     """What is of one task, or of one plan for several, while it runs."""
 
     session: Any
+    files: SourceFiles
     told: dict[str, str] = field(default_factory=dict)
     """What the files that it reads belong to."""
     frames: dict[str, Any] = field(default_factory=dict)
@@ -365,11 +412,9 @@ def rules_of(asset: AssetDefinition) -> list[CheckDefinition]:
     return [check for check in asset.checks if check.rule is not None]
 
 
-def lineage_by_parameter(frame: Any, inputs: Sequence[InputValue]) -> dict[str, bytes]:
+def lineage_by_parameter(asset: AssetDefinition, frame: Any, inputs: Sequence[InputValue]) -> dict[str, bytes]:
     """What each column of a frame is made of, as edges of the graph record it."""
-    names = [given.parameter for given in inputs if given.parameter]
-    found = lineage_of(frame) if names else None
-    return {} if found is None else {name: msgspec.json.encode(column_lineage(found, name)) for name in names}
+    return edges_of(asset, lambda: lineage_of(frame), inputs)
 
 
 def write_of(path: str) -> str:
@@ -379,7 +424,8 @@ def write_of(path: str) -> str:
 
 
 def versions_of(given: InputValue) -> list[Version]:
-    return [_version(given.asset_id, given.asset_key, pin) for pin in given.pins]
+    """What is read of an input."""
+    return [_version(given.asset_id, given.asset_key, pin) for pin in given.pins if not pin.seen]
 
 
 def _version(asset_id: str, asset_key: str, pin: InputPin) -> Version:

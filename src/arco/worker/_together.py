@@ -27,7 +27,7 @@ from arco.spark._outputs import analysed_plan, arrow_schema
 from arco.spark._session import Application
 from arco.worker._executor import Signals, context_of, one_by_one
 from arco.worker._measuring import views_of
-from arco.worker._messages import CheckAnswer, InputPin, InputValue, MeasuredOutput, Report, Task, WrittenOutput
+from arco.worker._messages import CheckAnswer, InputValue, MeasuredOutput, Report, Task, WrittenOutput
 from arco.worker._raised import describe
 from arco.worker._spark import SparkExecutor, lineage_by_parameter, required_columns, rules_of, versions_of
 
@@ -43,6 +43,7 @@ _OF_ONE: Final = frozenset(
         "materialization_ids",
         "partition",
         "partition_key",
+        "partitions_of",
         "previous",
         "previous_of",
         "task_key",
@@ -62,7 +63,10 @@ class Together:
 
     def reports(self) -> Iterator[Report]:
         """One for each task, as soon as it is known."""
-        left = [list(group) for _, group in groupby(sorted(self._tasks, key=_columns_read), _columns_read)]
+        has_files = {task.attempt_id: self._executor.has_files(task) for task in self._tasks}
+        yield from self._alone([task for task in self._tasks if not has_files[task.attempt_id]])
+        ready = [task for task in self._tasks if has_files[task.attempt_id]]
+        left = [list(group) for _, group in groupby(sorted(ready, key=_columns_read), _columns_read)]
         may_break = 4 + 3 * math.ceil(math.log2(len(self._tasks)))
         why = ""
         while left and not why:
@@ -76,10 +80,13 @@ class Together:
                 left.insert(0, group)
                 why = str(reason)
             except Exception as error:  # whatever the job raised
+                if self._signals.cancelled():
+                    raise Cancelled from error
                 gone = self._application.fate()
                 if gone is not None:
                     raise self._executor.reported(self._application, error) from error
-                print(f"one plan over {len(group)} partitions broke, and goes on in halves: {_first_line(error)}")
+                told = _told(group[0], error)
+                print(f"one plan over {len(group)} partitions broke, and goes on in halves{told}")
                 left[:0] = [group[: len(group) // 2], group[len(group) // 2 :]]
                 may_break -= 1
                 why = "" if may_break else "it broke too often"
@@ -112,6 +119,7 @@ class Together:
                 done, running = wait(running, return_when=FIRST_COMPLETED)
                 for future in done:
                     yield _with_plan(future.result(), why)
+            pool.shutdown()  # no thread is left behind
         finally:
             pool.shutdown(wait=False, cancel_futures=True)
 
@@ -156,13 +164,15 @@ class Together:
             if context.asked:
                 raise Apart(context.asked) from error
             # Each partition finds out for itself, and one of them may be fine.
-            raise Apart(f"it cannot be made for all at once: {_first_line(error)}") from error
+            raise Apart(f"it cannot be made for all at once{_told(merged, error)}") from error
         if context.asked:
             raise Apart(context.asked)
         return made, self._executor.jobs_since_inputs()
 
     def _keys(self, tasks: Sequence[Task]) -> Keys:
         """Which columns of each input hold the partition; none at all of an input that all partitions share."""
+        if any(dependency.incremental for dependency in tasks[0].definitions[0].dependencies):
+            raise Apart("each partition sees only what is new to it (incremental): nothing to change")
         found: dict[str, Mapping[str, str]] = {}
         for place, given in enumerate(tasks[0].inputs):
             if not given.parameter:
@@ -172,11 +182,14 @@ class Together:
                 found[given.parameter] = {}
                 continue
             for task, other in zip(tasks, read, strict=True):
-                if not _reads_its_own(task, other.pins):
+                if not _reads_its_own(task, other):
                     raise Apart(
                         f"each partition reads other partitions of {given.asset_key} than its own: nothing to change, "
                         "unless it is to read only its own"
                     )
+            if given.source is not None:
+                found[given.parameter] = _keys_of_files(given)
+                continue
             versions = [version for other in read for version in versions_of(other)]
             found[given.parameter] = key_columns(versions, self._executor.own_columns(versions), self._executor.footer)
         if not any(found.values()):
@@ -251,7 +264,13 @@ class Together:
             if rules_of(asset):
                 measured.append(self._measured(task, asset, output, done))
             checks.extend(executor.check(asset, output, done.frame, context))
-        return Report(task.attempt_id, outputs=tuple(outputs), checks=tuple(checks), measured=tuple(measured))
+        return Report(
+            task.attempt_id,
+            outputs=tuple(outputs),
+            checks=tuple(checks),
+            measured=tuple(measured),
+            read=executor.files_read(task.inputs),
+        )
 
     def _measured(self, task: Task, asset: AssetDefinition, output: WrittenOutput, done: "Written") -> MeasuredOutput:
         executor = self._executor
@@ -302,7 +321,7 @@ class Written:
     def lineage(self, inputs: Sequence[InputValue]) -> dict[str, bytes]:
         """The same for all partitions: they have the same plan."""
         if self._lineage is None:
-            self._lineage = lineage_by_parameter(self.frame, inputs)
+            self._lineage = lineage_by_parameter(self.asset, self.frame, inputs)
         return self._lineage
 
     def measures(self, executor: SparkExecutor, questions: Questions) -> dict[str, Found]:
@@ -331,14 +350,31 @@ def _merged(tasks: Sequence[Task]) -> Task:
     """One task that reads what all of them read, of no partition in particular."""
     inputs = []
     for place, given in enumerate(tasks[0].inputs):
-        pins = {pin.materialization_id: pin for task in tasks for pin in task.inputs[place].pins}
+        pins = {(pin.partition_id, pin.materialization_id): pin for one in tasks for pin in one.inputs[place].pins}
         inputs.append(msgspec.structs.replace(given, pins=tuple(pins.values())))
     return msgspec.structs.replace(tasks[0], inputs=tuple(inputs), partition_key="", window_start=None, window_end=None)
 
 
-def _reads_its_own(task: Task, pins: Sequence[InputPin]) -> bool:
+def _keys_of_files(given: InputValue) -> dict[str, str]:
+    """The columns of a source that hold the partition of each row. They are made of its key when it is read."""
+    if not given.columns:
+        raise Apart(
+            f"the columns of {given.asset_key} are inferred, so that each partition may have others: say schema="
+        )
+    names = [name for name, _ in PartitionKey.parse(given.pins[0].partition_key).dimensions]
+    own = [name for name in names if name.lower() in {column.name.lower() for column in given.columns}]
+    if own:
+        raise Apart(
+            f"{given.asset_key} has a column {own[0]} of its own that need not hold the partition of every row: "
+            "rename it"
+        )
+    return {name: name for name in names}
+
+
+def _reads_its_own(task: Task, given: InputValue) -> bool:
     """Whether a task reads one version, of a partition whose key is part of its own."""
-    if len(pins) != 1 or not pins[0].files:
+    pins = given.pins
+    if len(pins) != 1 or not (pins[0].files or given.source is not None):
         return False
     own = PartitionKey.parse(task.partition_key).to_dict()
     return all(own.get(name) == value for name, value in PartitionKey.parse(pins[0].partition_key).dimensions)
@@ -360,6 +396,11 @@ def _reading(executor: SparkExecutor, given: InputValue) -> Callable[[], Any]:
 def _with_plan(report: Report, why: str) -> Report:
     outputs = tuple(msgspec.structs.replace(output, plan=why) for output in report.outputs)
     return msgspec.structs.replace(report, outputs=outputs)
+
+
+def _told(task: Task, error: BaseException) -> str:
+    """What is said of an error beside; nothing where files of others are read, whose records Spark quotes."""
+    return "" if any(given.source for given in task.inputs) else f": {_first_line(error)}"
 
 
 def _first_line(error: BaseException) -> str:

@@ -41,11 +41,15 @@ Write = Callable[[str, bytes], None]
 class Stored:
     """What was written for one output."""
 
-    def __init__(self, files: Sequence[WrittenFile] = (), schema: bytes = b"", table: Any = None) -> None:
+    def __init__(
+        self, files: Sequence[WrittenFile] = (), schema: bytes = b"", table: Any = None, columns: Sequence[str] = ()
+    ) -> None:
         self.files = tuple(files)
         self.schema = schema
         self.table = table
         """The Arrow table that was written; None for what is none, and for a stream."""
+        self.columns = columns
+        """Its names; empty for what is no table."""
 
 
 def store_value(value: Any, location: str, write: Write, declared: Sequence[SchemaColumn] = ()) -> Stored:
@@ -133,7 +137,7 @@ def _store_table(kind: str, value: Any, location: str, write: Write, declared: S
         path = f"{location}part-{len(files):05d}.parquet"
         write(path, data)
         files.append(described(path, len(data), pq.read_metadata(pa.BufferReader(data))))
-    return Stored(files, schema.remove_metadata().serialize().to_pybytes(), table)
+    return Stored(files, schema.remove_metadata().serialize().to_pybytes(), table, schema.names)
 
 
 def _as_table(kind: str, value: Any, declared: Sequence[SchemaColumn]) -> Any:

@@ -1,9 +1,10 @@
-"""Maintenance of data: retention of versions, removal of files that belong to no version, statistics of files.
+"""Maintenance of data: retention of versions, files that belong to none, statistics of files, merging of small ones.
 
 A request looks after some of the selected assets and says where to go on, so that none takes long and whoever asks
 sees the progress.
 """
 
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -12,24 +13,30 @@ from fastapi import Request
 from arco.api._caller import Caller
 from arco.api._reading import CallerDep, host_of
 from arco.api._routing import router
-from arco.assets import Graph, select
+from arco.assets import Graph, PartitionSpace, select
 from arco.catalog import View, decode_cursor, encode_cursor
-from arco.core import fingerprint, format_time
+from arco.core import Invalid, fingerprint, format_time
 from arco.domains.catalog import TABLES
-from arco.domains.deployments import ASSETS, WORKSPACE, AssetRow, read_asset_ids
+from arco.domains.deployments import ASSETS, WORKSPACE, AssetRow, read_asset_ids, read_dynamic_partitions
 from arco.domains.execution import RetentionPolicy
 from arco.servo import (
     Asked,
+    Compacted,
+    Compaction,
     Refreshed,
     Retired,
     Servo,
     Statistics,
+    compact_files,
     refresh_statistics,
     remove_orphans,
     retire_versions,
 )
 from arco.state import Snapshot
 from arco.wire import (
+    CompactedFiles,
+    CompactionAnswer,
+    CompactionRequest,
     OrphanFile,
     OrphansAnswer,
     OrphansRequest,
@@ -39,6 +46,7 @@ from arco.wire import (
     StatisticsAnswer,
     StatisticsFile,
     StatisticsRequest,
+    UnmergedFiles,
 )
 
 __all__ = ["maintenance"]
@@ -110,23 +118,14 @@ async def remove_orphan_files(request: Request, caller: CallerDep, body: Orphans
 async def refresh_file_statistics(request: Request, caller: CallerDep, body: StatisticsRequest) -> StatisticsAnswer:
     """Read the footers of the files of current versions again, and note what is not known of them yet."""
     servo = host_of(request).servo_of(caller.scope)
-    place = _place("statistics", body.selection)
-    last = decode_cursor(place, body.cursor, 2) or ("", "")
-    ids = await _selected(servo, body.selection)
-    left = [asset_id for asset_id in ids if asset_id >= last[0]]
-    done, following = Statistics(), None
-    if left:
-        after = last[1] if left[0] == last[0] and last[1] else None
-        done = await refresh_statistics(servo.workspace, left[0], after, _asked(caller), dry_run=body.dry_run)
-        if done.last_partition is not None:
-            following = encode_cursor(place, (left[0], done.last_partition))
-        elif len(left) > 1:
-            following = encode_cursor(place, (left[1], ""))
+    turn = _Turn(_place("statistics", body.selection), await _selected(servo, body.selection), body.cursor)
+    done = Statistics()
+    if turn.asset_id is not None:
+        asset_id, after = turn.asset_id, turn.after
+        done = await refresh_statistics(servo.workspace, asset_id, after, _asked(caller), dry_run=body.dry_run)
     return StatisticsAnswer(
         dry_run=body.dry_run,
-        asset_count=len(ids),
-        done_count=len(ids) - len(left) + (done.last_partition is None and bool(left)),
-        next_cursor=following,
+        **turn.progress(done.last_partition),
         files=[_refreshed(one) for one in done.refreshed],
         read_count=done.read,
         missing=done.missing,
@@ -147,6 +146,85 @@ def _refreshed(one: Refreshed) -> StatisticsFile:
     )
 
 
+@maintenance.post("/maintenance/compaction")
+async def compact_data_files(request: Request, caller: CallerDep, body: CompactionRequest) -> CompactionAnswer:
+    """Merge small files of current versions into larger ones. What is read stays the same, row by row."""
+    host = host_of(request)
+    servo = host.servo_of(caller.scope)
+    options = f"compaction/{body.target_bytes}/{body.min_files}/{fingerprint(sorted(body.partitions.items()))[:16]}"
+    ids = await _selected(servo, body.selection)
+    keys = await _keys(servo, ids, body.partitions) if body.partitions else {}
+    turn = _Turn(_place(options, body.selection), [name for name in ids if name in keys or not keys], body.cursor)
+    done = Compaction()
+    if turn.asset_id is not None:
+        done = await compact_files(
+            servo.workspace,
+            turn.asset_id,
+            turn.after,
+            _asked(caller),
+            host.merger_of(caller.scope),
+            keys=keys.get(turn.asset_id),
+            target=body.target_bytes,
+            min_files=body.min_files,
+            dry_run=body.dry_run,
+        )
+    return CompactionAnswer(
+        dry_run=body.dry_run,
+        **turn.progress(done.last_partition),
+        compacted=[_compacted(one) for one in done.compacted],
+        unmerged=[
+            UnmergedFiles(
+                materialization_id=one.version.materialization_id,
+                asset_key=one.version.asset_key,
+                partition_key=one.version.partition_key,
+                version=one.version.version,
+                reason=one.reason,
+            )
+            for one in done.unmerged
+        ],
+        looked_at_count=done.looked_at,
+        changed_count=done.changed,
+    )
+
+
+def _compacted(one: Compacted) -> CompactedFiles:
+    return CompactedFiles(
+        materialization_id=one.version.materialization_id,
+        asset_key=one.version.asset_key,
+        partition_key=one.version.partition_key,
+        version=one.version.version,
+        row_count=one.version.row_count,
+        files_before=len(one.before),
+        files_after=one.files_after,
+        bytes_before=sum(file.size_bytes for file in one.before),
+        bytes_after=one.bytes_after,
+        merged_bytes=one.merged_bytes,
+    )
+
+
+async def _keys(servo: Servo, ids: Collection[str], partitions: Mapping[str, str]) -> dict[str, set[str]]:
+    """The canonical keys of the chosen partitions, by asset, of the assets that have such dimensions."""
+
+    async def found(view: View) -> dict[str, set[str]]:
+        project, known = await servo.current_project(view), await read_asset_ids(view)
+        chosen: dict[str, set[str]] = {}
+        for asset in project.assets:
+            names = {dimension.name for dimension in asset.partitions}
+            if known.get(asset.key) in ids and names >= set(partitions):
+                dynamic = await read_dynamic_partitions(
+                    view, [part.partitions.name for part in asset.partitions if hasattr(part.partitions, "name")]
+                )
+                space = PartitionSpace(asset.partitions, servo.workspace.runtime.now(), dynamic)
+                wanted = {name: partitions.get(name, "*") for name in names}
+                chosen[known[asset.key]] = {str(key) for key in space.select(wanted)}
+        return chosen
+
+    keys, _ = await servo.workspace.logs["catalog"].read(found)
+    if not keys:
+        raise Invalid(f"no selected asset that is deployed has partitions by {', '.join(sorted(partitions))}")
+    return keys
+
+
 def _asked(caller: Caller) -> Asked:
     return Asked(caller.actor, correlation=caller.request_id, traceparent=caller.traceparent)
 
@@ -155,6 +233,27 @@ async def _locations(catalog: Snapshot) -> set[str]:
     """Folders of tables: what lies below them is theirs."""
     rows = await catalog.scan(TABLES)
     return {location.rstrip("/") for location in rows.column("location").to_pylist() if location}
+
+
+class _Turn:
+    """Where a job stands that goes through one asset after the other, and through each partition by partition."""
+
+    def __init__(self, place: str, ids: Sequence[str], cursor: str | None) -> None:
+        last = decode_cursor(place, cursor, 2) or ("", "")
+        self._place = place
+        self._count = len(ids)
+        self._left = [asset_id for asset_id in ids if asset_id >= last[0]]
+        self.asset_id = self._left[0] if self._left else None
+        self.after = (last[1] or None) if self.asset_id == last[0] else None
+
+    def progress(self, last_partition: str | None) -> dict[str, Any]:
+        following = None
+        if last_partition is not None:
+            following = encode_cursor(self._place, (self._left[0], last_partition))
+        elif len(self._left) > 1:
+            following = encode_cursor(self._place, (self._left[1], ""))
+        done = self._count - len(self._left) + (last_partition is None and bool(self._left))
+        return {"asset_count": self._count, "done_count": done, "next_cursor": following}
 
 
 @dataclass(frozen=True)

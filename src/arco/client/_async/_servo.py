@@ -8,6 +8,8 @@ from arco.wire import (
     AssetDetail,
     AssetSummary,
     CodeStored,
+    CompactionAnswer,
+    CompactionRequest,
     Deployed,
     DeploymentInfo,
     DeployRequest,
@@ -156,6 +158,10 @@ class AsyncServoCalls(AsyncCalls):
     async def refresh_file_statistics(self, request: StatisticsRequest) -> StatisticsAnswer:
         """Read footers of current versions again; `next_cursor` of the answer leads on."""
         return await self._connection.ask("/api/v1/maintenance/statistics", request, StatisticsAnswer)
+
+    async def compact_data_files(self, request: CompactionRequest) -> CompactionAnswer:
+        """Merge small files of current versions; `next_cursor` of the answer leads on."""
+        return await self._connection.ask("/api/v1/maintenance/compaction", request, CompactionAnswer)
 
     # Dynamic partitions
 

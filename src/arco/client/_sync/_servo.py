@@ -8,6 +8,8 @@ from arco.wire import (
     AssetDetail,
     AssetSummary,
     CodeStored,
+    CompactionAnswer,
+    CompactionRequest,
     Deployed,
     DeploymentInfo,
     DeployRequest,
@@ -154,6 +156,10 @@ class ServoCalls(Calls):
     def refresh_file_statistics(self, request: StatisticsRequest) -> StatisticsAnswer:
         """Read footers of current versions again; `next_cursor` of the answer leads on."""
         return self._connection.ask("/api/v1/maintenance/statistics", request, StatisticsAnswer)
+
+    def compact_data_files(self, request: CompactionRequest) -> CompactionAnswer:
+        """Merge small files of current versions; `next_cursor` of the answer leads on."""
+        return self._connection.ask("/api/v1/maintenance/compaction", request, CompactionAnswer)
 
     # Dynamic partitions
 

@@ -8,8 +8,9 @@ from typing import Annotated
 
 import msgspec
 
-from arco.core import Conflict, Invalid, NotFound, Refused, format_time, shown
+from arco.core import MINUTE, Conflict, Invalid, NotFound, Refused, format_time, parse_ulid, shown, ulid_time
 from arco.domains.execution.events import (
+    FILES_COMPACTED,
     MATERIALIZATION_QUARANTINED,
     MATERIALIZATION_RELEASED,
     MATERIALIZATIONS_DELETED,
@@ -17,6 +18,7 @@ from arco.domains.execution.events import (
     MAX_EXPIRED,
     STATISTICS_REFRESHED,
     DataFile,
+    FilesCompacted,
     MaterializationQuarantined,
     MaterializationReleased,
     MaterializationsDeleted,
@@ -26,13 +28,17 @@ from arco.domains.execution.events import (
 from arco.domains.execution.retention import RetentionPolicy, expirable
 from arco.domains.execution.standing import known_version
 from arco.domains.execution.tables import (
+    COMPACTED_VERSIONS,
     DELETED,
     EXPIRED,
+    FILE_STATISTICS,
     MATERIALIZATIONS,
     PARTITIONS,
     PUBLISHED,
     QUARANTINED,
     VERSION_STATUS,
+    CompactedVersion,
+    FileStatistics,
     Materialization,
     Partition,
     VersionStatus,
@@ -43,16 +49,20 @@ from arco.state import Decider, Decision, View, new_event
 __all__ = [
     "COMMANDS",
     "MAX_REASON",
+    "CompactFiles",
     "DeleteVersions",
     "ExpireVersions",
     "QuarantineVersion",
     "RefreshStatistics",
     "ReleaseVersion",
+    "files_of",
     "find_expirable",
     "find_version",
 ]
 
 MAX_REASON = 1000
+MAX_COMPACTION = 30 * MINUTE
+"""How long a compaction may take. Files that nobody names are safe for an hour; clocks may differ by the rest."""
 
 Id = Annotated[str, msgspec.Meta(min_length=1)]
 Reason = Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_REASON)]
@@ -98,6 +108,23 @@ class RefreshStatistics(_Command, frozen=True):
     files: Annotated[tuple[DataFile, ...], msgspec.Meta(min_length=1)]
 
 
+class CompactFiles(_Command, frozen=True):
+    """Let a version lie in other files that hold the same rows. Its id stays, so whoever pinned it reads the same."""
+
+    materialization_id: Id
+    compaction_id: Id
+    base: str
+    """The compaction whose files were read; empty for the files that the version was made with."""
+    files: Annotated[tuple[DataFile, ...], msgspec.Meta(min_length=1)]
+    """All files of the version from now on."""
+
+
+async def files_of(view: View, version: Materialization) -> tuple[DataFile, ...]:
+    """Where the rows of a version lie. Ask a view of now, whatever the version is of: former files go after a while."""
+    row: CompactedVersion | None = await view.get(COMPACTED_VERSIONS, version.asset_id, version.materialization_id)
+    return version.files if row is None else row.files
+
+
 async def find_version(view: View, asset_id: str, materialization_id: str) -> tuple[Materialization, VersionStatus]:
     """A version and how it stands."""
     version: Materialization | None = await view.get(MATERIALIZATIONS, asset_id, materialization_id)
@@ -123,7 +150,9 @@ async def _release(command: ReleaseVersion, view: View, decision: Decision) -> l
     return [new_event(MATERIALIZATION_RELEASED, event, subject=command.materialization_id)]
 
 
-async def _present(view: View, command: QuarantineVersion | ReleaseVersion | RefreshStatistics) -> VersionStatus:
+async def _present(
+    view: View, command: QuarantineVersion | ReleaseVersion | RefreshStatistics | CompactFiles
+) -> VersionStatus:
     """How a version stands that is still there."""
     _, row = await find_version(view, command.asset_id, command.materialization_id)
     if row.status in (EXPIRED, DELETED):
@@ -174,12 +203,48 @@ async def _delete(command: DeleteVersions, view: View, decision: Decision) -> li
 async def _refresh(command: RefreshStatistics, view: View, decision: Decision) -> list[NewEvent]:
     await _present(view, command)
     version, _ = await find_version(view, command.asset_id, command.materialization_id)
-    own = {file.path for file in version.files}
+    own = {file.path for file in await files_of(view, version)}
     for file in command.files:
         if file.path not in own:
             raise Invalid(f"{shown(file.path)} is no file of the version {command.materialization_id}")
     event = StatisticsRefreshed(command.asset_id, command.materialization_id, command.files)
     return [new_event(STATISTICS_REFRESHED, event, subject=command.materialization_id)]
+
+
+async def _compact(command: CompactFiles, view: View, decision: Decision) -> list[NewEvent]:
+    await _present(view, command)
+    version, _ = await find_version(view, command.asset_id, command.materialization_id)
+    known: CompactedVersion | None = await view.get(COMPACTED_VERSIONS, command.asset_id, command.materialization_id)
+    if known is not None and known.compaction_id == command.compaction_id:
+        return []
+    if decision.received - ulid_time(parse_ulid(command.compaction_id)) > MAX_COMPACTION:
+        raise Refused(
+            f"the compaction {command.compaction_id} took longer than {MAX_COMPACTION // MINUTE} minutes, so its files "
+            "may be gone; compact fewer partitions at a time"
+        )
+    if (known.compaction_id if known is not None else "") != command.base:
+        raise Conflict(
+            f"the files of the version {command.materialization_id} were compacted meanwhile, so these are not needed"
+        )
+    before = {file.path: file for file in await files_of(view, version)}
+    for path in (file.path for file in command.files):
+        if path not in before and not (path.startswith(f"data/{command.asset_id}/") and command.compaction_id in path):
+            raise Invalid(f"{shown(path)} is no file that the compaction {command.compaction_id} may have written")
+    had = [await _rows(view, command, file) for file in before.values()]
+    if sum(had) != sum(file.row_count for file in command.files):
+        raise Invalid(
+            f"the version {command.materialization_id} has {sum(had)} rows and the new files hold another number; "
+            "run `arco maintain statistics` if what is known of its files is wrong"
+        )
+    event = FilesCompacted(command.asset_id, command.materialization_id, command.compaction_id, command.files)
+    return [new_event(FILES_COMPACTED, event, subject=command.materialization_id)]
+
+
+async def _rows(view: View, command: CompactFiles, file: DataFile) -> int:
+    """How many rows a file has, as far as it is known."""
+    key = (command.materialization_id, file.path)
+    row: FileStatistics | None = await view.get(FILE_STATISTICS, command.asset_id, key)
+    return file.row_count if row is None else row.row_count
 
 
 COMMANDS: dict[str, tuple[type[msgspec.Struct], Decider]] = {
@@ -188,4 +253,5 @@ COMMANDS: dict[str, tuple[type[msgspec.Struct], Decider]] = {
     "ExpireVersions": (ExpireVersions, _expire),
     "DeleteVersions": (DeleteVersions, _delete),
     "RefreshStatistics": (RefreshStatistics, _refresh),
+    "CompactFiles": (CompactFiles, _compact),
 }

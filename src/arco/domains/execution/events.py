@@ -14,6 +14,7 @@ from arco.log import EventType, Instant, unchanged
 __all__ = [
     "ASSET_OBSERVED",
     "EVENTS",
+    "FILES_COMPACTED",
     "MATERIALIZATIONS_DELETED",
     "MATERIALIZATIONS_EXPIRED",
     "MATERIALIZATION_COMPLETED",
@@ -25,6 +26,7 @@ __all__ = [
     "AssetObserved",
     "ColumnStats",
     "DataFile",
+    "FilesCompacted",
     "MaterializationCompleted",
     "MaterializationFailed",
     "MaterializationQuarantined",
@@ -133,6 +135,17 @@ class StatisticsRefreshed(msgspec.Struct, frozen=True, forbid_unknown_fields=Tru
     files: Annotated[tuple[DataFile, ...], msgspec.Meta(min_length=1)]
 
 
+class FilesCompacted(msgspec.Struct, frozen=True, forbid_unknown_fields=True, gc=False):
+    """The rows of a version lie in other files now: the same rows, in the same order, with the same columns."""
+
+    asset_id: Name
+    materialization_id: Name
+    compaction_id: Name
+    """What wrote the new files."""
+    files: Annotated[tuple[DataFile, ...], msgspec.Meta(min_length=1)]
+    """All files of the version from now on, in the order of its rows."""
+
+
 class AssetObserved(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True, gc=False):
     """Somebody looked at data that others build. It makes no version and moves no pointer."""
 
@@ -176,6 +189,7 @@ MATERIALIZATIONS_DELETED = EventType(
     "MaterializationsDeleted", MaterializationsDeleted, audit=("DeleteVersions", "asset")
 )
 STATISTICS_REFRESHED = EventType("StatisticsRefreshed", StatisticsRefreshed)
+FILES_COMPACTED = EventType("FilesCompacted", FilesCompacted, audit=("CompactFiles", "materialization"))
 
 EVENTS = (
     MATERIALIZATION_COMPLETED,
@@ -185,5 +199,6 @@ EVENTS = (
     MATERIALIZATIONS_EXPIRED,
     MATERIALIZATIONS_DELETED,
     STATISTICS_REFRESHED,
+    FILES_COMPACTED,
     ASSET_OBSERVED,
 )

@@ -5,12 +5,15 @@ because its id is known. Whether a version is published follows from its produce
 decided (`standing`), in whatever order they come; when the current one falls, the next best one is current again.
 """
 
+from typing import Any
+
 import msgspec
 
 from arco.domains.execution.commands import COMMANDS
 from arco.domains.execution.events import (
     ASSET_OBSERVED,
     EVENTS,
+    FILES_COMPACTED,
     MATERIALIZATION_COMPLETED,
     MATERIALIZATION_FAILED,
     MATERIALIZATION_QUARANTINED,
@@ -19,6 +22,7 @@ from arco.domains.execution.events import (
     MATERIALIZATIONS_EXPIRED,
     STATISTICS_REFRESHED,
     AssetObserved,
+    FilesCompacted,
     MaterializationCompleted,
     MaterializationFailed,
     MaterializationQuarantined,
@@ -39,6 +43,7 @@ from arco.domains.execution.standing import (
     unknown_version,
 )
 from arco.domains.execution.tables import (
+    COMPACTED_VERSIONS,
     FILE_STATISTICS,
     HELD_VERSIONS,
     MATERIALIZATIONS,
@@ -48,7 +53,9 @@ from arco.domains.execution.tables import (
     QUARANTINED,
     VERSION_STATUS,
     WORKSPACE,
+    CompactedVersion,
     FileStatistics,
+    FormerFiles,
     HeldVersion,
     Materialization,
     Observation,
@@ -82,6 +89,10 @@ def _fold_asset(group: Group, item: Input) -> None:
     elif isinstance(event, MaterializationsExpired | MaterializationsDeleted):
         for name in event.materialization_ids:
             _fold_end(group, item, name, expired=isinstance(event, MaterializationsExpired))
+            if isinstance(event, MaterializationsDeleted) and group.get(COMPACTED_VERSIONS, name) is not None:
+                group.delete(COMPACTED_VERSIONS, name)
+    elif isinstance(event, FilesCompacted):
+        _fold_compacted(group, item, event)
     else:
         _fold_check(group, item, event)
 
@@ -118,24 +129,52 @@ def _fold_version(group: Group, item: Input, event: MaterializationCompleted) ->
     )
     group.put(MATERIALIZATIONS, row)
     status = _fold_written(group, item, event, version)
+    good = status == PUBLISHED
+    partition = _published(before, row, item.received) if good else _not_current(before, item, event, status)
+    group.put(PARTITIONS, partition)
+
+
+def _published(before: Partition | None, row: Materialization, received: int) -> Partition:
+    """A partition whose new version is good. All fields in one go: nearly every event is such a version."""
+    return Partition(
+        row.partition_id,
+        row.asset_id,
+        row.asset_key,
+        row.partition_key if before is None else before.partition_key,
+        "complete",
+        row.materialization_id,
+        row.version,
+        row.version,
+        row.row_count,
+        row.byte_size,
+        row.file_count,
+        row.schema_hash,
+        row.run_id,
+        row.task_id,
+        None,
+        row.completed_at,
+        None if before is None else before.last_failure_at,
+        received if before is None else before.created_at,
+        received,
+        row.materialization_id,
+        PUBLISHED,
+    )
+
+
+def _not_current(before: Partition | None, item: Input, event: MaterializationCompleted, status: str) -> Partition:
+    """A partition whose new version does not become its current one."""
     partition = before or _first(item, event)
-    is_good = status == PUBLISHED
-    is_current = is_good or partition.current_materialization_id is not None
-    group.put(
-        PARTITIONS,
-        msgspec.structs.replace(
-            partition,
-            **(current_fields(row) if is_good else {}),
-            asset_key=event.asset_key,
-            status=partition_status(status, is_current=is_current),
-            version_count=version,
-            last_run_id=event.run_id,
-            last_task_id=event.task_id,
-            last_error=None,
-            updated_at=item.received,
-            newest_materialization_id=event.materialization_id,
-            newest_status=status,
-        ),
+    return msgspec.structs.replace(
+        partition,
+        asset_key=event.asset_key,
+        status=partition_status(status, is_current=partition.current_materialization_id is not None),
+        version_count=partition.version_count + 1,
+        last_run_id=event.run_id,
+        last_task_id=event.task_id,
+        last_error=None,
+        updated_at=item.received,
+        newest_materialization_id=event.materialization_id,
+        newest_status=status,
     )
 
 
@@ -222,9 +261,9 @@ def _stand(group: Group, item: Input, row: VersionStatus) -> None:
     if row.status == PUBLISHED:
         version: Materialization | None = group.get(MATERIALIZATIONS, row.materialization_id)
         if version is not None and version.version > (before.current_version or 0):
-            after = msgspec.structs.replace(after, **current_fields(version))
+            after = msgspec.structs.replace(after, **_current(group, version))
     elif before.current_materialization_id == row.materialization_id:
-        after = msgspec.structs.replace(after, **current_fields(_newest_good(group, row.partition_id)))
+        after = msgspec.structs.replace(after, **_current(group, _newest_good(group, row.partition_id)))
     if before.newest_materialization_id == row.materialization_id:
         after = msgspec.structs.replace(after, newest_status=row.status)
     if before.status != "failed":
@@ -232,6 +271,11 @@ def _stand(group: Group, item: Input, row: VersionStatus) -> None:
         after = msgspec.structs.replace(after, status=partition_status(after.newest_status, is_current=is_current))
     if after != before:
         group.put(PARTITIONS, msgspec.structs.replace(after, updated_at=item.received))
+
+
+def _current(group: Group, version: Materialization | None) -> dict[str, Any]:
+    compacted = None if version is None else group.get(COMPACTED_VERSIONS, version.materialization_id)
+    return current_fields(version, compacted)
 
 
 def _newest_good(group: Group, partition_id: str) -> Materialization | None:
@@ -243,6 +287,33 @@ def _newest_good(group: Group, partition_id: str) -> Materialization | None:
             found: Materialization = version
             return found
     return None
+
+
+# Files
+
+
+def _fold_compacted(group: Group, item: Input, event: FilesCompacted) -> None:
+    """The rows of a version lie elsewhere; everything else about it stays."""
+    version: Materialization | None = group.get(MATERIALIZATIONS, event.materialization_id)
+    if version is None:
+        return  # retention took the fact; nothing reads the version
+    before: CompactedVersion | None = group.get(COMPACTED_VERSIONS, event.materialization_id)
+    replaced = FormerFiles("" if before is None else before.compaction_id, item.received)
+    row = CompactedVersion(
+        event.materialization_id,
+        event.asset_id,
+        event.compaction_id,
+        event.files,
+        len(event.files),
+        sum(file.size_bytes for file in event.files),
+        item.received,
+        (*(() if before is None else before.former), replaced),
+    )
+    group.put(COMPACTED_VERSIONS, row)
+    partition: Partition | None = group.get(PARTITIONS, version.partition_id)
+    if partition is not None and partition.current_materialization_id == event.materialization_id:
+        after = msgspec.structs.replace(partition, byte_size=row.byte_size, file_count=row.file_count)
+        group.put(PARTITIONS, msgspec.structs.replace(after, updated_at=item.received))
 
 
 def _fold_held(group: Group, item: Input) -> None:
@@ -318,7 +389,7 @@ def _first(item: Input, event: MaterializationCompleted | MaterializationFailed)
 
 
 def _fold_statistics(group: Group, item: Input) -> None:
-    event: StatisticsRefreshed | MaterializationsDeleted = item.payload
+    event: StatisticsRefreshed | FilesCompacted | MaterializationsDeleted = item.payload
     if isinstance(event, StatisticsRefreshed):
         for file in event.files:
             row = FileStatistics(
@@ -332,9 +403,10 @@ def _fold_statistics(group: Group, item: Input) -> None:
             )
             group.put(FILE_STATISTICS, row)
         return
-    gone = set(event.materialization_ids)
+    gone = {event.materialization_id} if isinstance(event, FilesCompacted) else set(event.materialization_ids)
+    kept = {file.path for file in event.files} if isinstance(event, FilesCompacted) else set()
     for row in group.rows(FILE_STATISTICS):
-        if row.materialization_id in gone:
+        if row.materialization_id in gone and row.path not in kept:
             group.delete(FILE_STATISTICS, (row.materialization_id, row.path))
 
 
@@ -366,7 +438,7 @@ EXECUTION = Domain(
     stages=(
         Stage(
             "assets",
-            (MATERIALIZATIONS, VERSION_STATUS, PARTITIONS),
+            (MATERIALIZATIONS, VERSION_STATUS, COMPACTED_VERSIONS, PARTITIONS),
             _asset_of,
             _fold_asset,
             # Checks first: where they come with the version they judge, it never becomes current in between.
@@ -378,6 +450,7 @@ EXECUTION = Domain(
                 MATERIALIZATION_RELEASED.name,
                 MATERIALIZATIONS_EXPIRED.name,
                 MATERIALIZATIONS_DELETED.name,
+                FILES_COMPACTED.name,
             ),
         ),
         Stage("held", (HELD_VERSIONS,), lambda item: (WORKSPACE,), _fold_held, changes=(VERSION_STATUS,)),
@@ -386,7 +459,7 @@ EXECUTION = Domain(
             (FILE_STATISTICS,),
             _asset_of,
             _fold_statistics,
-            events=(STATISTICS_REFRESHED.name, MATERIALIZATIONS_DELETED.name),
+            events=(STATISTICS_REFRESHED.name, FILES_COMPACTED.name, MATERIALIZATIONS_DELETED.name),
         ),
         Stage("observations", (OBSERVATIONS,), _asset_of, _fold_observation, events=(ASSET_OBSERVED.name,)),
     ),

@@ -18,6 +18,7 @@ from arco.domains.execution.tables import (
     HELD,
     PUBLISHED,
     QUARANTINED,
+    CompactedVersion,
     Materialization,
     VersionStatus,
 )
@@ -138,7 +139,7 @@ def held_key(row: VersionStatus) -> str:
     return f"{MAX_TIME - (row.held_at or 0):018d}:{row.materialization_id}"
 
 
-def current_fields(version: Materialization | None) -> dict[str, Any]:
+def current_fields(version: Materialization | None, compacted: CompactedVersion | None = None) -> dict[str, Any]:
     """The fields of a partition that follow from its current version, or from having none."""
     if version is None:
         return dict.fromkeys(_CURRENT)
@@ -146,8 +147,8 @@ def current_fields(version: Materialization | None) -> dict[str, Any]:
         "current_materialization_id": version.materialization_id,
         "current_version": version.version,
         "row_count": version.row_count,
-        "byte_size": version.byte_size,
-        "file_count": version.file_count,
+        "byte_size": version.byte_size if compacted is None else compacted.byte_size,
+        "file_count": version.file_count if compacted is None else compacted.file_count,
         "schema_hash": version.schema_hash,
         "last_success_at": version.completed_at,
     }

@@ -7,6 +7,8 @@
   last success and failure.
 - `file_statistics` (images): what the footers of a version's files said when somebody last read them again; most files
   have no row, because what was told with their version holds.
+- `compacted_versions` (images): where the files of a version lie that somebody compacted; others have those of their
+  fact. Read the files of a version by `files_of`, never from the fact.
 - `observations` (facts): what was seen of data that others build.
 - `held_versions` (images): every version that was ever quarantined or blocked and is not deleted, newest first.
 """
@@ -18,6 +20,7 @@ from arco.state import Kind, Table, Time
 
 __all__ = [
     "BLOCKED",
+    "COMPACTED_VERSIONS",
     "DELETED",
     "EXPIRED",
     "FILE_STATISTICS",
@@ -30,7 +33,9 @@ __all__ = [
     "QUARANTINED",
     "VERSION_STATUS",
     "WORKSPACE",
+    "CompactedVersion",
     "FileStatistics",
+    "FormerFiles",
     "HeldVersion",
     "Materialization",
     "Observation",
@@ -155,6 +160,27 @@ class FileStatistics(msgspec.Struct, frozen=True, gc=False):
     read_at: Time
 
 
+class FormerFiles(msgspec.Struct, frozen=True, gc=False):
+    """Files that a version had until a compaction replaced them."""
+
+    compaction_id: str
+    """What had written them; empty for those that the version was made with."""
+    replaced_at: int
+    """In microseconds."""
+
+
+class CompactedVersion(msgspec.Struct, frozen=True, gc=False):
+    materialization_id: str
+    asset_id: str
+    compaction_id: str
+    files: tuple[DataFile, ...]
+    file_count: int
+    byte_size: int
+    compacted_at: Time
+    former: tuple[FormerFiles, ...]
+    """From the first to the last."""
+
+
 class Observation(msgspec.Struct, frozen=True, gc=False):
     observation_id: str
     asset_id: str
@@ -182,6 +208,7 @@ PARTITIONS = Table(
 )
 VERSION_STATUS = Table("version_status", VersionStatus, Kind.IMAGE, ("materialization_id",), "asset_id", audited=True)
 FILE_STATISTICS = Table("file_statistics", FileStatistics, Kind.IMAGE, ("materialization_id", "path"), "asset_id")
+COMPACTED_VERSIONS = Table("compacted_versions", CompactedVersion, Kind.IMAGE, ("materialization_id",), "asset_id")
 HELD_VERSIONS = Table("held_versions", HeldVersion, Kind.IMAGE, ("order_key",), "workspace")
 OBSERVATIONS = Table(
     "observations",

@@ -61,6 +61,8 @@ class EdgeRecord(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown
     rows_read: Count | None = None
     rows_written: Count | None = None
     column_lineage: ColumnLineage | None = None
+    code_version: str = ""
+    """Of the target, when the task ran; empty if nobody says. Then columns are what that code makes them of."""
 
     @property
     def dependency(self) -> tuple[str, str, str, str, str]:

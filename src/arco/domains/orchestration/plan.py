@@ -61,6 +61,8 @@ class Input(Value, frozen=True):
     pins: tuple[Pin, ...] = ()
     """In the order of the dependency's partitions."""
     is_partitioned: bool = False
+    is_source: bool | None = None
+    """True for files of others: its pins say which partitions are read, and nobody knows versions of them. Or None."""
 
 
 class Task(Value, frozen=True):
