@@ -4,6 +4,7 @@ The server must see the store under the same paths. What its administrator has s
 """
 
 import contextlib
+import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +18,9 @@ if TYPE_CHECKING:
 __all__ = ["ConnectApplication"]
 
 _CONF = {"spark.sql.session.timeZone": "UTC", "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS"}
+
+_MODE = "SPARK_CONNECT_MODE_ENABLED"
+"""What `pyspark.sql.functions` look at to make columns for Spark Connect. After a task the environment is as before."""
 
 
 class ConnectApplication:
@@ -42,6 +46,8 @@ class ConnectApplication:
             raise SparkUnavailable(
                 f"Spark Connect cannot be used: {error}; install it with: pip install 'arco[spark]'"
             ) from error
+        self.close()  # of a batch whose tasks come one after the other, none needs the session of the one before
+        os.environ[_MODE] = "1"
         try:
             session: Any = SparkSession.builder.remote(self._settings.master).create()
             for name, value in {**_CONF, **self._settings.conf, **conf}.items():
