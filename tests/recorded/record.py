@@ -145,7 +145,9 @@ def _only(kind: pa.DataType, fields: Fields) -> pa.DataType:
     if pa.types.is_list(kind):
         return pa.list_(_only(kind.value_type, fields))
     if pa.types.is_struct(kind):
-        return pa.struct([(field.name, _only(field.type, fields[field.name])) for field in kind if field.name in fields])
+        return pa.struct(
+            [(field.name, _only(field.type, fields[field.name])) for field in kind if field.name in fields]
+        )
     return kind
 
 
