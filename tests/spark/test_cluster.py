@@ -37,7 +37,6 @@ def _environ(**more: str) -> dict[str, str]:
     kept = {name: value for name, value in os.environ.items() if not name.startswith("ARCO_")}
     path = os.pathsep.join([str(ROOT / "src"), str(ROOT)])
     local = {"SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable, "PYTHONPATH": path}
-    local["SPARK_EXECUTOR_MEMORY"] = "512m"  # what the workers have; an application that asks for more waits for ever
     return {**kept, **local, **more}
 
 
