@@ -108,8 +108,9 @@ HERE = Path(__file__).parent
 SCOPE = Scope("acme", "prod")
 
 
-Columns = dict[str, list[str]]
-"""Of each table, the columns that a release had: later ones may add some, which its digests do not cover."""
+Fields = dict[str, Any]
+"""By column, and within structs and lists of them by field: what a release had. Later ones may add some, which its
+digests do not cover."""
 
 
 class Source(Protocol):
@@ -118,14 +119,36 @@ class Source(Protocol):
     async def scan(self, table: Table) -> pa.Table: ...
 
 
-async def summary(definition: Definition, source: Source, columns: Columns) -> dict[str, Any]:
+async def summary(definition: Definition, source: Source, columns: dict[str, Fields]) -> dict[str, Any]:
     """Rows and digest of each table that `columns` names."""
     found: dict[str, Any] = {}
     for name, mine in columns.items():
         table = definition.tables[name]
-        data = await source.scan(table)
-        found[name] = {"rows": data.num_rows, "digest": digest_rows(table, data.select([*mine, "_position"]))}
+        data = (await source.scan(table)).select([*mine, "_position"])
+        for place, (column, fields) in enumerate(mine.items()):
+            kind = _only(data.schema.field(column).type, fields)
+            if kind != data.schema.field(column).type:
+                data = data.set_column(place, column, pa.array(data.column(column).to_pylist(), kind))
+        found[name] = {"rows": data.num_rows, "digest": digest_rows(table, data)}
     return found
+
+
+def _fields(kind: pa.DataType) -> Fields:
+    """The fields of a type, at every depth; nothing for what has none."""
+    if pa.types.is_list(kind):
+        return _fields(kind.value_type)
+    return {field.name: _fields(field.type) for field in kind} if pa.types.is_struct(kind) else {}
+
+
+def _only(kind: pa.DataType, fields: Fields) -> pa.DataType:
+    """The type with no other fields than these."""
+    if pa.types.is_list(kind):
+        return pa.list_(_only(kind.value_type, fields))
+    if pa.types.is_struct(kind):
+        return pa.struct(
+            [(field.name, _only(field.type, fields[field.name])) for field in kind if field.name in fields]
+        )
+    return kind
 
 
 def record() -> dict[str, bytes]:
@@ -146,7 +169,10 @@ async def _record() -> dict[str, bytes]:
     for definition in DEFINITIONS:
         log = workspace.logs[definition.log]
         published = await log.snapshot()
-        columns = {name: list(table.columns) for name, table in sorted(definition.tables.items())}
+        columns = {
+            name: {field.name: _fields(field.type) for field in table.schema if field.name in table.columns}
+            for name, table in sorted(definition.tables.items())
+        }
         chain = await verify_chain(log.follower.sequence, log.place)
         expected[definition.log] = {
             "chain": {"segments": chain.segments, "events": chain.events, "sha256": chain.link.sha256},

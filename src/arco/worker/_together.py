@@ -79,6 +79,9 @@ class Together:
             except Apart as reason:
                 left.insert(0, group)
                 why = str(reason)
+            except Misplaced as error:
+                raised = describe(error, self._executor.folder)
+                yield from (Report(task.attempt_id, error=raised) for task in group)
             except Exception as error:  # whatever the job raised
                 if self._signals.cancelled():
                     raise Cancelled from error
@@ -232,7 +235,7 @@ class Together:
                 continue
             location = f"{path.rsplit('/', 1)[0]}/"
             if location not in files:
-                raise Invalid(
+                raise Misplaced(
                     f"rows of {asset.key} belong to no partition of the batch; what it returns must keep the columns "
                     f"{', '.join(columns.values())} as they were read, or must not say one_plan=True"
                 )
@@ -281,6 +284,10 @@ class Together:
         known = done.measures(executor, questions).get(place.location.rstrip("/").rpartition("/")[2], {})
         values = answered(executor.session, questions, data, inputs, known)
         return executor.sampled(task, asset, place, values, data)
+
+
+class Misplaced(Invalid):
+    """Partitions do mix, and whoever said that they do not was wrong: none of what was written is to be believed."""
 
 
 class SharedContext(Context):
