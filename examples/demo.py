@@ -136,7 +136,12 @@ class Demo:
     def _without_progress(self, line: str) -> int:
         """Run a command and pass on what it says, but for lines that only tell how far it is."""
         with subprocess.Popen(
-            _command(line), cwd=self._folder, env=self._environment, stdout=subprocess.PIPE, text=True
+            _command(line),
+            cwd=self._folder,
+            env=self._environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,  # in the order in which it is said
+            text=True,
         ) as process:
             assert process.stdout is not None
             for said in process.stdout:

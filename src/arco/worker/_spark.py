@@ -387,11 +387,11 @@ class SparkExecutor(PythonExecutor):
 
     def _checked(self, written: WrittenOutput, value: Any) -> Any:
         """Checks see what was written: the frame would be computed once more."""
-        return self.reading([file.path for file in written.files])
+        return self.reading([file.path for file in written.files], value)
 
-    def reading(self, paths: Sequence[str]) -> Any:
-        """What was written into these files."""
-        return self.session.read.parquet(*(self._place.pattern(path) for path in paths))
+    def reading(self, paths: Sequence[str], frame: Any) -> Any:
+        """What was written of a frame into these files. Its columns are known, so no job looks for them."""
+        return self.session.read.schema(frame.schema).parquet(*(self._place.pattern(path) for path in paths))
 
 
 @dataclass

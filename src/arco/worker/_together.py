@@ -279,7 +279,7 @@ class Together:
         executor = self._executor
         questions = questions_of(rules_of(asset), columns_of(done.frame), views_of(task.inputs))
         place = _place_of(task, asset)
-        data = executor.reading([file.path for file in output.files])
+        data = executor.reading([file.path for file in output.files], done.frame)
         inputs = {given.parameter: _reading(executor, given) for given in task.inputs if given.parameter}
         known = done.measures(executor, questions).get(place.location.rstrip("/").rpartition("/")[2], {})
         values = answered(executor.session, questions, data, inputs, known)
@@ -339,7 +339,7 @@ class Written:
             self._measures = {}
             if paths and wanted:
                 with suppress(Exception):  # what cannot be measured is asked for again, where its error is told
-                    self._measures = grouped_by_folder(executor.reading(paths), wanted)
+                    self._measures = grouped_by_folder(executor.reading(paths, self.frame), wanted)
         return self._measures
 
 
