@@ -69,7 +69,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
         started.append(_start(folder / "master.log", master, "--host", "127.0.0.1", "--port", "0", "--webui-port", "0"))
         url = _wait_for(folder / "master.log", r"spark://127\.0\.0\.1:\d+")
         for number in (1, 2):
-            options = ["--cores", "1", "--memory", "600m", "--webui-port", "0", "--host", "127.0.0.1"]
+            options = ["--cores", "1", "--memory", "2g", "--webui-port", "0", "--host", "127.0.0.1"]
             options += ["--work-dir", str(folder / f"worker-{number}")]
             log = folder / f"worker-{number}.log"
             started.append(_start(log, "org.apache.spark.deploy.worker.Worker", *options, url))
