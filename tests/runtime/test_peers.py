@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from arco.core import Forbidden, Unavailable
-from arco.log import Receipt
+from arco.log import Hint, HintFile, Receipt
 from arco.runtime import Workspace, init_workspace
 from arco.state import Cadence, define_log, verify_revision
-from arco.storage import MemoryStore, Operation, Role
+from arco.storage import MemoryStore, Operation, RequestCounts, Role, RoleStore
 from tests.doubles import FakeRuntime
 from tests.runtime.peers import Wires
 from tests.runtime.world import SCOPE, run
@@ -318,6 +318,53 @@ def test_a_compactor_of_its_own_publishes_whatever_owners_win() -> None:
         await fleet.runtime.sleep(2)
         assert source(compactor) == "http://two"
         assert await two.logs["activity"].is_published(receipt.position)
+
+    fleet(test)
+
+
+async def open_unnamed(fleet: Fleet) -> tuple[Workspace, Callable[[], Coroutine[Any, Any, None]]]:
+    """A compactor that is open and idle, but whose hint is on its way until the second one is called."""
+    compactor = await fleet.open("compactor", may_own=False)
+    await fleet.runtime.sleep(1)
+    store = RoleStore(fleet.store, SCOPE, Role.COMPACTOR, RequestCounts())
+    before, after = (HintFile(store, compactor.logs["activity"].layout.manifests_hint, fleet.runtime) for _ in range(2))
+    named = await before.read()
+    assert named.address == "http://compactor"
+    await before.write(Hint())
+    return compactor, lambda: after.write(named)
+
+
+def test_an_owner_that_finds_no_compactor_named_looks_again_until_one_is() -> None:
+    async def test(fleet: Fleet) -> None:
+        compactor, name = await open_unnamed(fleet)
+        one = await fleet.open("one", compact=False)
+        receipt = await claim(one, "a")
+        await fleet.runtime.sleep(0.5)
+        await name()
+        await fleet.runtime.sleep(6)
+        assert source(compactor) == "http://one"
+        assert await one.logs["activity"].is_published(receipt.position)
+        asked = fleet.wires.asked.count("publish http://compactor")
+        for number in range(5):
+            await claim(one, f"n{number}")
+        await fleet.runtime.sleep(60)
+        assert fleet.wires.asked.count("publish http://compactor") == asked, "it is told once in a term"
+
+    fleet(test)
+
+
+def test_who_waits_for_a_publisher_asks_the_one_that_starts_meanwhile() -> None:
+    async def test(fleet: Fleet) -> None:
+        _, name = await open_unnamed(fleet)
+        one, two = await fleet.open("one", compact=False), await fleet.open("two", compact=False)
+        receipt = await claim(one, "a")
+        await fleet.runtime.sleep(30)  # the owner no longer looks for a compactor by itself
+        waiting = asyncio.create_task(two.published("activity", receipt.position))
+        await fleet.runtime.sleep(1)
+        await name()
+        await fleet.runtime.sleep(5)
+        assert waiting.done()
+        assert int(waiting.result().watermark) >= receipt.position
 
     fleet(test)
 

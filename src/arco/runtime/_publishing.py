@@ -23,6 +23,12 @@ NAMED_FOR = 10.0
 AHEAD = 256
 """Segments that a replica may be ahead of its base before it takes over what another process published."""
 
+NOBODY_FOR = 1.0
+"""Seconds for which it is remembered that the hint names nobody; a publisher may be starting."""
+
+ANNOUNCED_AFTER = (0.0, 1.0, 4.0, 16.0)
+"""Seconds to wait before each try to tell a publisher of a new owner; after them the next segment begins anew."""
+
 PATIENCE = 20.0
 """Seconds to wait for a publisher that nobody can name."""
 
@@ -59,6 +65,7 @@ class Publishing:
         self._told = 0  # a position that another process says is published
         self._rejoined = float("-inf")
         self._announced = 0  # the newest term of ownership that the publisher was told of
+        self._announcing = False
         self._loop: Task | None = None
 
     # Its life
@@ -104,10 +111,9 @@ class Publishing:
         if self.compacts:
             self._run()
             self._compactor.notify()
-        elif self._peers is not None and self._announced < self._gateway.terms:
-            self._announced = self._gateway.terms
-            told = self._ask(self._peers, self._replica.watermark)
-            self._runtime.spawn(told, f"new owner of {self._place.log}")
+        elif self._peers is not None and self._announced < self._gateway.terms and not self._announcing:
+            self._announcing = True
+            self._runtime.spawn(self._announce(self._peers), f"new owner of {self._place.log}")
 
     def arrived(self) -> None:
         """The stream brought something."""
@@ -115,6 +121,18 @@ class Publishing:
             self._run()
             self._compactor.notify()
         self.keep_up()
+
+    async def _announce(self, peers: Peers) -> None:
+        """Tell the publisher whose stream to follow. If both start at once, the hint may not name it yet."""
+        try:
+            for pause in ANNOUNCED_AFTER:
+                await self._runtime.sleep(pause)
+                term = self._gateway.terms
+                if await self._ask(peers, self._replica.watermark):
+                    self._announced = term
+                    return
+        finally:
+            self._announcing = False
 
     def keep_up(self) -> None:
         """Who does not publish itself stands on what others publish, or what changed since then fills its memory."""
@@ -140,7 +158,7 @@ class Publishing:
         if self._peers is not None and not (self.compacts and (self._gateway.owning or not self._may_own)):
             await self._ask(self._peers, position)
         if self._known() < position:
-            await (self.publish_here(position) if self.compacts else self._await(position))
+            await (self.publish_here(position) if self.compacts else self._await(self._peers, position))
         return self._known()
 
     async def publish_here(self, position: int) -> Manifest:
@@ -183,22 +201,24 @@ class Publishing:
         self._newest()
         self._head = await self._revisions.refresh(self._head)
 
-    async def _ask(self, peers: Peers, position: int) -> None:
+    async def _ask(self, peers: Peers, position: int) -> bool:
         """Wait for the publisher that the hint names, if there is one and it answers."""
         address, until = self._publisher
         now = self._runtime.boottime()
         if now > until:
             address = (await self._revisions.hint.read()).address
-            self._publisher = (address, now + NAMED_FOR)
+            self._publisher = (address, now + (NAMED_FOR if is_http(address) else NOBODY_FOR))
         if not is_http(address) or address == self._gateway.address:
-            return
+            return False
         try:
             self._told = max(self._told, await peers.publish(address, self._place, position))
         except (Forbidden, Superseded, Unauthenticated, Unavailable):
             self._publisher = ("", now + NAMED_FOR)
+            return False
+        return True
 
-    async def _await(self, position: int) -> None:
-        """A publisher that has not published yet is named nowhere: look for its work now and then while we wait."""
+    async def _await(self, peers: Peers | None, position: int) -> None:
+        """A publisher that starts is named nowhere yet: look for it and for its work now and then while we wait."""
         until, pause = self._runtime.boottime() + PATIENCE, 0.1
         while not await self.covers(position):
             if self._runtime.boottime() >= until:
@@ -207,3 +227,5 @@ class Publishing:
                 )
             await self._runtime.sleep(pause)
             pause = min(2 * pause, 2.0)
+            if peers is not None:
+                await self._ask(peers, position)
