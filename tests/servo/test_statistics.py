@@ -83,6 +83,34 @@ def test_what_a_footer_says_is_noted_once() -> None:
     with_files({"part-0.parquet": GOOD}, work)
 
 
+def test_bounds_that_the_worker_kept_to_itself_stay_there() -> None:
+    async def work(made: Made) -> None:
+        hidden = DataFile(made.paths[0], 1, 3, (ColumnStats("id", 0, "1", "3"), ColumnStats("name", 1)))
+        command = RefreshStatistics(made.asset_id, made.version, (hidden,))
+        await made.world.workspace.decide("activity", command, actor="me")
+        found = await made.refresh()
+        assert [one.after.stats for one in found.refreshed] == [
+            (ColumnStats("id", 0, "1", "3"), ColumnStats("name", 1)),
+            (ColumnStats("id", 0, "1", "3"), ColumnStats("name", 1)),
+            (ColumnStats("id", 0, "4", "5"), ColumnStats("name", 1)),
+        ], "a footer has them, also those of other files of the version, and a credential is one anywhere"
+        assert (await made.refresh()).refreshed == []
+
+    key = io.BytesIO()
+    pq.write_table(pa.table({"id": [4, 5], "name": [None, "postgres://me:hunter22@db/x"]}), key)
+    with_files({"part-0.parquet": GOOD, "part-1.parquet": GOOD, "part-2.parquet": key.getvalue()}, work)
+
+
+def test_a_credential_is_no_bound() -> None:
+    async def work(made: Made) -> None:
+        (one,) = (await made.refresh()).refreshed
+        assert one.after.stats == (ColumnStats("id", 0, "4", "5"), ColumnStats("name", 1))
+
+    key = io.BytesIO()
+    pq.write_table(pa.table({"id": [4, 5], "name": [None, "postgres://me:hunter22@db/x"]}), key)
+    with_files({"part-0.parquet": key.getvalue()}, work)
+
+
 def test_files_that_are_gone_or_no_parquet_are_named_and_change_nothing() -> None:
     async def work(made: Made) -> None:
         found = await made.refresh()

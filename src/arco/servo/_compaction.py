@@ -19,7 +19,6 @@ from arco.domains.execution import (
     COMPACTED_VERSIONS,
     MATERIALIZATIONS,
     PARTITIONS,
-    ColumnStats,
     CompactedVersion,
     CompactFiles,
     DataFile,
@@ -31,6 +30,7 @@ from arco.servo._envelope import compaction_location, version_of_path
 from arco.servo._merging import Merge, Merger, NotMerged, plan_merges
 from arco.servo._runs import Asked
 from arco.servo._side_by_side import side_by_side
+from arco.servo._withheld import without_withheld
 from arco.state import Snapshot
 
 __all__ = ["Compacted", "Compaction", "Unmerged", "compact_files"]
@@ -106,7 +106,8 @@ class _Due:
         place = 0
         for run, new in zip(self.runs, merged, strict=True):
             old = [self.files[place] for place in run]
-            files += [*self.files[place : run.start], msgspec.structs.replace(new, stats=_told(new, old))]
+            stats = without_withheld(new.stats, old)
+            files += [*self.files[place : run.start], msgspec.structs.replace(new, stats=stats)]
             place = run.stop
         return tuple(_fitting([*files, *self.files[place:]]))
 
@@ -197,19 +198,6 @@ async def _compact(workspace: Workspace, due: Sequence[_Due], asked: Asked, merg
 async def _decide(workspace: Workspace, command: CompactFiles, asked: Asked) -> None:
     await workspace.decide(
         "activity", command, actor=asked.actor, correlation=asked.correlation, traceparent=asked.traceparent
-    )
-
-
-def _told(new: DataFile, old: Sequence[DataFile]) -> tuple[ColumnStats, ...]:
-    """The statistics of a merged file. Bounds that were withheld for a part of it are withheld for the whole."""
-    withheld = {
-        stat.column
-        for file in old
-        for stat in file.stats
-        if (stat.min is None or stat.max is None) and stat.null_count < file.row_count
-    }
-    return tuple(
-        msgspec.structs.replace(stat, min=None, max=None) if stat.column in withheld else stat for stat in new.stats
     )
 
 

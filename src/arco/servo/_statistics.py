@@ -24,6 +24,7 @@ from arco.domains.execution import (
 )
 from arco.runtime import Workspace
 from arco.servo._runs import Asked
+from arco.servo._withheld import without_withheld
 from arco.state import Snapshot
 from arco.storage import ObjectMissing, Role, Store
 
@@ -68,25 +69,30 @@ async def refresh_statistics(
         version: Materialization | None = await snapshot.get(MATERIALIZATIONS, asset_id, row.current_materialization_id)
         if version is None:
             continue
-        found = [
-            one
-            for file in await files_of(snapshot, version)
-            if (one := await _look(store, snapshot, version, file, done)) is not None
-        ]
+        files = [await _known(snapshot, version, file) for file in await files_of(snapshot, version)]
+        found = [one for file in files if (one := await _look(store, version, file, files, done)) is not None]
         done.refreshed += found
         if not dry_run:
-            for files in _groups([one.after for one in found]):
-                command = RefreshStatistics(asset_id, version.materialization_id, files)
+            for group in _groups([one.after for one in found]):
+                command = RefreshStatistics(asset_id, version.materialization_id, group)
                 await workspace.decide(
                     "activity", command, actor=asked.actor, correlation=asked.correlation, traceparent=asked.traceparent
                 )
     return done
 
 
+async def _known(snapshot: Snapshot, version: Materialization, file: DataFile) -> DataFile:
+    """A file as it was told with its version, or refreshed since."""
+    row: FileStatistics | None = await snapshot.get(
+        FILE_STATISTICS, version.asset_id, (version.materialization_id, file.path)
+    )
+    return file if row is None else DataFile(file.path, row.size_bytes, row.row_count, row.stats)
+
+
 async def _look(
-    store: Store, snapshot: Snapshot, version: Materialization, file: DataFile, done: Statistics
+    store: Store, version: Materialization, file: DataFile, files: Sequence[DataFile], done: Statistics
 ) -> Refreshed | None:
-    """What a file says of itself, if it is not what is known."""
+    """What a file says of itself, if it is not what is known. `files` are all of the version."""
     if not file.path.endswith(".parquet") or not file.path.startswith("data/"):
         return None
     try:
@@ -99,13 +105,9 @@ async def _look(
         done.unreadable.append(file.path)
         return None
     done.read += 1
-    stats = tuple(ColumnStats(*facts) for facts in column_facts(footer))
-    row: FileStatistics | None = await snapshot.get(
-        FILE_STATISTICS, version.asset_id, (version.materialization_id, file.path)
-    )
-    known = file if row is None else DataFile(file.path, row.size_bytes, row.row_count, row.stats)
+    stats = without_withheld((ColumnStats(*facts) for facts in column_facts(footer)), files)
     found = DataFile(file.path, info.size, footer.num_rows, stats)
-    return None if _same(found, known) else Refreshed(version, known, found)
+    return None if _same(found, file) else Refreshed(version, file, found)
 
 
 def _same(found: DataFile, known: DataFile) -> bool:

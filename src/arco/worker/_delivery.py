@@ -27,8 +27,8 @@ __all__ = ["FIRST_BACKOFF", "MAX_BACKOFF", "Delivery"]
 FIRST_BACKOFF: Final = 0.1
 MAX_BACKOFF: Final = 10.0
 
-GATHER_SECONDS: Final = 0.25
-"""How long the first result of several waits for others."""
+GATHER_SECONDS: Final = 2.0
+"""How long a result waits for others of its batch: what is made of them is then ready together, and runs together."""
 
 TOLD_BYTES: Final = 4 << 20
 """Results that one request holds, about."""
