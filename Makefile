@@ -13,17 +13,20 @@ EMULATORS_READY := $(EMULATORS)/node_modules/.stamp
 MAKEFLAGS += --no-print-directory
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo test check prove bench sim schemas format lock clean
+.PHONY: help setup java demo test check prove bench sim schemas format lock clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-setup: $(VENV_READY) $(EMULATORS_READY) ## Install everything the other targets need
+setup: $(VENV_READY) $(EMULATORS_READY) java ## Install everything the other targets need
 
-demo: $(VENV_READY) ## Carry out a pipeline on Spark, from nothing to a report (needs Java 17)
+java:
+	@.ci/install-java
+
+demo: $(VENV_READY) java ## Carry out a pipeline on Spark, from nothing to a report
 	@$(BIN)/python examples/demo.py $(if $(FOLDER),--folder $(FOLDER))
 
-test: $(VENV_READY) $(EMULATORS_READY) ## Run the tests on all cores, with branch coverage of at least 80 %
+test: $(VENV_READY) $(EMULATORS_READY) java ## Run the tests on all cores, with branch coverage of at least 80 %
 	@$(BIN)/pytest -q -n auto --maxprocesses 8 --dist worksteal --cov=arco --cov-branch --cov-fail-under=80 tests
 
 check: $(VENV_READY) ## Lint, format, types, layers, golden schemas
@@ -35,10 +38,10 @@ check: $(VENV_READY) ## Lint, format, types, layers, golden schemas
 	@$(BIN)/python -m tests.api.openapi --check
 	@$(BIN)/python -m tests.client.unasync --check
 
-prove: $(VENV_READY) $(EMULATORS_READY) ## Kill tests, crash sweep, large simulation (QUICK=1 for the short form)
+prove: $(VENV_READY) $(EMULATORS_READY) java ## Kill tests, crash sweep, large simulation (QUICK=1 for the short form)
 	@$(BIN)/python -m tests.prove $(if $(QUICK),--quick)
 
-bench: $(VENV_READY) ## Measure, as ratios within one run
+bench: $(VENV_READY) java ## Measure, as ratios within one run
 	@$(BIN)/python -m bench
 
 sim: $(VENV_READY) ## Simulate SEEDS=200 seeds of WORLD=engine or runs (both), or replay one with SEED=n

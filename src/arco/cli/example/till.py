@@ -18,7 +18,8 @@ IN_CENTS = date(2026, 8, 20)
 
 SHOPS = ("Milano", "Torino", "Wien", "web")
 COUNTRIES = ("AT", "DE", "FR", "IT")
-CATEGORIES = ("bikes", "clothes", "helmets", "parts", "tools")
+PRICES = {"bikes": 210.0, "clothes": 28.0, "helmets": 45.0, "parts": 12.0, "tools": 18.0}
+CATEGORIES = tuple(PRICES)
 CUSTOMERS = 300
 PRODUCTS = 60
 
@@ -99,4 +100,4 @@ def _customer(number: int) -> str:
 
 
 def _price(product: int) -> float:
-    return round(4.9 + product * product % 97 * 1.85, 2)
+    return round(PRICES[CATEGORIES[product % len(CATEGORIES)]] * (1 + product * 7 % 10 / 20), 2)
