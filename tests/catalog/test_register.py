@@ -285,6 +285,25 @@ def test_json_that_is_nested_too_deep_ends_nothing() -> None:
     assert [column.data_type for column in found.columns] == ["string", "struct<c:list<struct<d:long>>>"]
 
 
+@pytest.mark.parametrize(
+    "data", [b"null", b"\xef\xbb\xbfnull", b' \r\n null {"a":1}', b'{"a":1}\nnull\n{"a":2}\n', b"nulls"]
+)
+def test_json_with_a_line_that_is_null_ends_nothing(data: bytes) -> None:
+    with pytest.raises(Refused, match="a line that is null"):
+        Files({"data/t.json": data}).inspect("data/t.json", "JSON")
+
+
+@settings(deadline=None)
+@given(
+    st.lists(st.sampled_from(list('{}[]:,"\n \r') + ["null", "1", '"a"', "true", "\ufeff"]), max_size=20).map("".join)
+)
+def test_no_text_breaks_it(text: str) -> None:
+    try:
+        Files({"data/t": text.encode()}).inspect("data/t", "JSON", at_once=False)
+    except (Refused, NotFound):
+        pass
+
+
 Rows = st.lists(st.lists(st.text(st.sampled_from('ab",\n\r ')), min_size=2, max_size=2), max_size=8)
 
 

@@ -13,7 +13,7 @@ import pyarrow.csv
 import pyarrow.json
 import pyarrow.parquet as pq
 
-from arco.catalog._nesting import check_nesting
+from arco.catalog._json_lines import check_json_lines
 from arco.catalog._type_text import type_text
 from arco.core import ArcoError, Corrupt, Invalid, NotFound, Refused, Runtime, TooLarge, Unavailable
 from arco.domains.catalog import SchemaColumn, schema_hash
@@ -195,7 +195,7 @@ async def _csv(store: Store, info: ObjectInfo) -> _File:
 
 async def _json(store: Store, info: ObjectInfo) -> _File:
     sample = await _sample(store, info, quoted=False)
-    check_nesting(sample, info.path)
+    check_json_lines(sample, info.path)
     try:
         options = pyarrow.json.ReadOptions(block_size=max(len(sample), 1), use_threads=False)
         schema = pyarrow.json.read_json(pa.BufferReader(sample), read_options=options).schema

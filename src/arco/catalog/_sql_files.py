@@ -15,7 +15,7 @@ import pyarrow.csv
 import pyarrow.json
 import pyarrow.parquet as pq
 
-from arco.catalog._nesting import check_nesting
+from arco.catalog._json_lines import check_json_lines
 from arco.core import Refused, Scalar, TooLarge
 
 __all__ = ["Wanted", "decode_file"]
@@ -43,7 +43,7 @@ def decode_file(format: str, data: bytes, wanted: Sequence[Wanted], path: str, b
     size = 0
     try:
         if format == "JSON":
-            check_nesting(data, path)
+            check_json_lines(data, path)
         if format == "PARQUET":
             _check_footer(data, wanted, path, budget)
         for batch in _READERS[format](data, wanted):
