@@ -65,7 +65,7 @@ def test_a_folder_that_cannot_be_written_is_told(home: Path) -> None:
 
 def test_its_assets_run_on_spark_and_its_checks_catch_the_odd_day(cli: Cli, home: Path) -> None:
     pytest.importorskip("pyspark", reason="needs arco[spark]")
-    (home / "arco.toml").write_text('spark_master = "local[2]"\n')
+    (home / "arco.toml").write_text('spark_master = "local[2]"\nslots = 1\n')
 
     def done(line: str, code: int = 0) -> Ran:
         ran = cli(*shlex.split(line), COLUMNS="200")

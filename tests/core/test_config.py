@@ -23,6 +23,7 @@ SCALARS: dict[str, st.SearchStrategy[str | int]] = {
     "listen": st.sampled_from(["127.0.0.1:8020", "[::1]:0", "localhost:65535"]),
     "public_url": st.sampled_from(["http://10.0.0.7:8020", "https://arco.example.com"]),
     "service_secret": st.text("0123456789abcdef", min_size=32, max_size=40),
+    "slots": st.integers(0, 256),
     "spark_master": st.sampled_from(["local[*]", "local[2, 4]", "yarn", "spark://a:7077,b:7077", "sc://host:15002"]),
 }
 SECRET_SCALARS = ("token", "service_secret")
@@ -80,6 +81,7 @@ def test_without_layers_there_are_the_defaults() -> None:
         ("listen", "127.0.0.1:8020", "default"),
         ("public_url", "", "default"),
         ("service_secret", "", "default"),
+        ("slots", "0", "default"),
         ("spark_master", "local[*]", "default"),
         ("store_options", "", "default"),
     ]

@@ -10,8 +10,8 @@ import typer
 from arco.cli._check import ReadProject, problem_lines, read_project
 from arco.cli._command import Session, listens
 from arco.cli._deploy import current_deployment, deploy_project, diff_lines
-from arco.cli._open import open_base
-from arco.cli._options import FolderArgument, MasterOption, SparkConfOption
+from arco.cli._open import open_base, slots_of
+from arco.cli._options import FolderArgument, MasterOption, SlotsOption, SparkConfOption
 from arco.cli._output import dump, say
 from arco.cli._stack import Stack, running_stack, spark_arguments
 from arco.client import AsyncClient, is_loopback
@@ -31,7 +31,7 @@ LOOK_SECONDS = 0.5
 async def dev(
     session: Session,
     folder: FolderArgument = None,
-    slots: Annotated[int, typer.Option("--slots", min=1, max=256, help="Tasks at once.")] = 4,
+    slots: SlotsOption = None,
     master: MasterOption = None,
     spark_conf: SparkConfOption = None,
     reload: Annotated[bool, typer.Option("--reload/--no-reload", help="Deploy again when a file changes.")] = True,
@@ -47,8 +47,9 @@ async def dev(
         )
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, _interrupt)
     await _ensure_workspace(session)
-    async with running_stack(session, slots=slots, listen=listen, spark=spark_arguments(master, spark_conf)) as stack:
-        _welcome(session, stack, place, slots)
+    count = slots_of(session.project, slots)
+    async with running_stack(session, slots=count, listen=listen, spark=spark_arguments(master, spark_conf)) as stack:
+        _welcome(session, stack, place, count)
         seen: dict[Path, tuple[int, int]] = {}
         while True:
             found = await asyncio.to_thread(_files, place)

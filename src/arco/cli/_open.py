@@ -5,6 +5,7 @@
 - `writing`: the whole `Workspace`, for commands that publish.
 """
 
+import os
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -25,10 +26,14 @@ __all__ = [
     "find_project",
     "open_base",
     "reading",
+    "slots_of",
     "writing",
 ]
 
 CONFIG_NAME = "arco.toml"
+
+MOST_SLOTS = 4
+"""Tasks at once if nobody says how many: each that runs on Spark has a Java process of its own."""
 
 
 @dataclass(frozen=True)
@@ -122,6 +127,12 @@ def cadence_of(project: Project) -> Cadence:
     """How often to publish and when to merge."""
     settings = project.loaded.settings
     return Cadence(interval=settings.publish_interval_ms / 1000, fan_in=settings.merge_fan_in)
+
+
+def slots_of(project: Project, asked: int | None = None) -> int:
+    """How many tasks a worker of this machine runs at once."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return asked or project.loaded.settings.slots or min(cores, MOST_SLOTS)
 
 
 @asynccontextmanager

@@ -33,6 +33,7 @@ __all__ = [
     "RequestKeyOption",
     "RunArgument",
     "SelectionArgument",
+    "SlotsOption",
     "SparkConfOption",
     "StoreOption",
     "StoreOptionsOption",
@@ -60,6 +61,10 @@ LogOption = Annotated[LogName | None, typer.Option("--log", help="The log, where
 MasterOption = Annotated[
     str | None,
     typer.Option("--master", metavar="URL", help="Where Spark runs: local[*], spark://..., yarn, k8s://..., sc://..."),
+]
+SlotsOption = Annotated[
+    int | None,
+    typer.Option("--slots", min=1, max=256, help="Tasks at once; ARCO_SLOTS, else one a core and four at most."),
 ]
 SparkConfOption = Annotated[
     list[str] | None,

@@ -10,6 +10,7 @@ import typer
 from arco.cli._answers import document_of
 from arco.cli._command import Session, changes
 from arco.cli._connect import connect, find_server
+from arco.cli._open import slots_of
 from arco.cli._options import BatchOption, PartitionsOption, SelectionArgument, TagsOption, WatchOption
 from arco.cli._plan import ForceOption, plan_parts
 from arco.cli._specs import parse_duration, parse_pairs
@@ -129,7 +130,7 @@ async def working(session: Session, watch: bool | None) -> AsyncIterator[Working
         async with connect(session) as client:
             yield Working(client, wants_watching(session, watch), NO_WORKER)
     else:
-        async with running_stack(session) as stack:
+        async with running_stack(session, slots=slots_of(session.project)) as stack:
             yield Working(stack.client, True, "The worker is starting.")
 
 

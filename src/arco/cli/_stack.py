@@ -136,7 +136,7 @@ async def running_server(session: Session, *, listen: str) -> AsyncIterator[str]
 
 @asynccontextmanager
 async def running_stack(
-    session: Session, *, slots: int = 4, listen: str = "127.0.0.1:0", spark: Sequence[str] = ()
+    session: Session, *, slots: int, listen: str = "127.0.0.1:0", spark: Sequence[str] = ()
 ) -> AsyncIterator[Stack]:
     """A server, a worker and a client of them while the block runs. `spark` are arguments of `arco worker`."""
 

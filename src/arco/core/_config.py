@@ -59,6 +59,8 @@ class Settings:
     """What others reach this server under; `http://` and `listen` if empty."""
     service_secret: str = field(default="", repr=False)
     """What the servers of a workspace prove themselves to each other with; all of them share it."""
+    slots: int = 0
+    """How many tasks a worker runs at once; 0 for one a core, four at most."""
     spark_master: str = "local[*]"
     """Where workers run what runs on Spark: `local[*]`, `spark://host:7077`, `yarn`, `k8s://...`, `sc://host:15002`."""
     store_options: dict[str, str] = field(default_factory=dict, repr=False)
@@ -286,5 +288,6 @@ _SCALARS: Final[dict[str, range | Callable[[str], str]]] = {
     "listen": _check_listen,
     "public_url": _check_url,
     "service_secret": _check_service_secret,
+    "slots": range(257),
     "spark_master": check_master,
 }
