@@ -52,7 +52,8 @@ class Site:
 
     def __post_init__(self) -> None:
         self.folder.mkdir()
-        (self.folder / "pipeline.py").write_text(self.source)
+        if self.source:
+            (self.folder / "pipeline.py").write_text(self.source)
 
     def arco(self, *args: str, exits: int = 0) -> Any:
         """The document that a command prints; it must exit with this."""
