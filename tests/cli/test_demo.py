@@ -26,6 +26,7 @@ def test_the_readme_tells_the_truth(tmp_path: Path) -> None:
 
 
 @pytest.mark.prove
+@pytest.mark.minutes
 def test_the_demo_goes_from_nothing_to_a_report(tmp_path: Path) -> None:
     pytest.importorskip("pyspark", reason="needs arco[spark]")
     ran = carried_out("demo.py", tmp_path)

@@ -23,7 +23,7 @@ SECTIONS = ("kill", "servo", "backfill", "simulation", "faults", "pytest")
 
 def simulation(report: Report, quick: bool) -> None:
     engine = ["--world", "engine", "--seeds", "60" if quick else "1000"]
-    runs = ["--world", "runs", "--seeds", "200" if quick else "2000"]
+    runs = ["--world", "runs", "--seeds", "100" if quick else "2000"]
     for arguments in (engine, runs, ["--sweep"], ["--mutants"]):
         command(report, f"simulation {' '.join(arguments)}", "tests.simulation", *arguments)
 
@@ -69,7 +69,8 @@ def main() -> int:
             with report.section("a disk that turns read-only"):
                 prove_read_only(_below(folder, "read-only"), report)
         if "pytest" in chosen:
-            command(report, "tests marked prove", "pytest", "-q", "-m", "prove", "tests")
+            marked = "prove and not minutes" if options.quick else "prove"
+            command(report, f"tests marked {marked}", "pytest", "-q", "-m", marked, "tests")
     finally:
         if not options.keep:
             shutil.rmtree(folder, ignore_errors=True)

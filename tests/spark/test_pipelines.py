@@ -44,6 +44,7 @@ def test_batches_on_a_standalone_cluster(tmp_path: Path) -> None:
         assert len({path.parents[1] for path in executors}) == 2, "one on each worker"
 
 
+@pytest.mark.minutes
 def test_the_example_on_spark_connect(tmp_path: Path) -> None:
     """What `make demo` carries out, for the week that has the day of the sale."""
     site = Site(tmp_path / "project", {"ARCO_STORE": f"file://{tmp_path / 'store'}"}, source="")
