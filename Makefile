@@ -13,17 +13,20 @@ EMULATORS_READY := $(EMULATORS)/node_modules/.stamp
 MAKEFLAGS += --no-print-directory
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo test check prove bench sim schemas format lock clean
+.PHONY: help setup java demo test check prove bench sim schemas format lock clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-setup: $(VENV_READY) $(EMULATORS_READY) ## Install everything the other targets need
+setup: $(VENV_READY) $(EMULATORS_READY) java ## Install everything the other targets need
 
-demo: $(VENV_READY) ## Carry out the walk-through of the README
-	@$(BIN)/python examples/walkthrough.py
+java:
+	@.ci/install-java
 
-test: $(VENV_READY) $(EMULATORS_READY) ## Run the tests on all cores, with branch coverage of at least 80 %
+demo: $(VENV_READY) java ## Carry out a pipeline on Spark, from nothing to a report
+	@$(BIN)/python examples/demo.py $(if $(FOLDER),--folder $(FOLDER))
+
+test: $(VENV_READY) $(EMULATORS_READY) java ## Run the tests on all cores, with branch coverage of at least 80 %
 	@$(BIN)/pytest -q -n auto --maxprocesses 8 --dist worksteal --cov=arco --cov-branch --cov-fail-under=80 tests
 
 check: $(VENV_READY) ## Lint, format, types, layers, golden schemas
@@ -35,10 +38,10 @@ check: $(VENV_READY) ## Lint, format, types, layers, golden schemas
 	@$(BIN)/python -m tests.api.openapi --check
 	@$(BIN)/python -m tests.client.unasync --check
 
-prove: $(VENV_READY) $(EMULATORS_READY) ## Kill tests, crash sweep, large simulation (QUICK=1 for the short form)
+prove: $(VENV_READY) $(EMULATORS_READY) java ## Kill tests, crash sweep, large simulation (QUICK=1 for the short form)
 	@$(BIN)/python -m tests.prove $(if $(QUICK),--quick)
 
-bench: $(VENV_READY) ## Measure, as ratios within one run
+bench: $(VENV_READY) java ## Measure, as ratios within one run
 	@$(BIN)/python -m bench
 
 sim: $(VENV_READY) ## Simulate SEEDS=200 seeds of WORLD=engine or runs (both), or replay one with SEED=n
@@ -56,9 +59,9 @@ format: $(VENV_READY) ## Format the code and fix what ruff can fix
 lock: ## Resolve requirements.lock again (UPGRADE=1 for the newest versions)
 	@tmp=$$(mktemp -d) && trap 'rm -rf "$$tmp"' EXIT && $(PYTHON) -m venv "$$tmp" && "$$tmp/bin/pip" install -q uv && \
 	"$$tmp/bin/uv" pip compile -q --universal --generate-hashes --no-emit-index-url --no-emit-find-links --no-annotate \
-		--python-version 3.11 --group dev pyproject.toml -o requirements.lock $(if $(UPGRADE),--upgrade) \
+		--python-version 3.11 --extra spark --group dev pyproject.toml -o requirements.lock $(if $(UPGRADE),--upgrade) \
 		--custom-compile-command "make lock" && \
-	echo dagster | "$$tmp/bin/uv" pip compile -q --universal --generate-hashes --no-emit-index-url \
+	printf 'dagster\npyspark==4.1.4\n' | "$$tmp/bin/uv" pip compile -q --universal --generate-hashes --no-emit-index-url \
 		--no-emit-find-links --no-annotate --python-version 3.11 - -o bench/dagster/requirements.lock \
 		$(if $(UPGRADE),--upgrade) --custom-compile-command "make lock"
 

@@ -21,7 +21,10 @@ from bench._clients import measure_clients
 from bench._folding import measure_fold, profile_fold
 from bench._measure import Line, Stopwatch, work_folder
 from bench._parquet import measure_parquet
+from bench._rebuild import measure_rebuild
 from bench._servo import measure_servo
+from bench._spark import measure_checks, measure_spark
+from bench._spark_partitions import measure_partitions
 from bench._states import measure_merges, measure_states
 from bench._visible import measure_visible
 
@@ -45,6 +48,10 @@ SECTIONS: dict[str, Measure] = {
     "catalog": measure_catalog,
     "clients": measure_clients,
     "servo": measure_servo,
+    "spark": measure_spark,
+    "checks": measure_checks,
+    "partitions": measure_partitions,
+    "rebuild": measure_rebuild,
 }
 
 

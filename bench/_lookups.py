@@ -184,6 +184,7 @@ async def _resolver(workspace: Workspace, limits: Limits) -> CatalogResolver:
         SystemRelations(catalog, activity),
         lambda path: find_table(catalog, path),
         activity,
+        lambda: workspace.logs["activity"].frozen(strong=False, min_position=activity.position),
         workspace.handle(Role.READER),
         workspace.runtime,
         limits.max_input_bytes,

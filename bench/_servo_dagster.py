@@ -5,9 +5,10 @@ import os
 import resource
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from arco.core import sha256_hex
@@ -64,7 +65,17 @@ class Dagster:
         """CPU seconds to plan a run of all assets: of each of these days, or as they are."""
         return float(self._drive("plan", project, *days)[0]["cpu_seconds"])
 
-    def _drive(self, command: str, project: Path, *rest: str) -> tuple[Any, float]:
+    def partitions(
+        self, project: Path, environ: Mapping[str, str], settings: Path, times: int, days: Sequence[str]
+    ) -> dict[str, list[float]]:
+        """Seconds of each time, by job: a run for each of these days, and one run for all of them."""
+        found: dict[str, list[float]]
+        found, _ = self._drive("partitions", project, str(settings.absolute()), str(times), *days, environ=environ)
+        return found
+
+    def _drive(
+        self, command: str, project: Path, *rest: str, environ: Mapping[str, str] = MappingProxyType({})
+    ) -> tuple[Any, float]:
         """What the driver answers, and the CPU seconds of its process."""
         before = _cpu()
         done = subprocess.run(
@@ -72,6 +83,7 @@ class Dagster:
             cwd=project,
             env={
                 **os.environ,
+                **environ,
                 "DAGSTER_HOME": str(self._home),
                 "PYTHONPATH": str(project.absolute()),
                 MARKS: str(self._marks),

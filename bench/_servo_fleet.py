@@ -8,7 +8,7 @@ import subprocess
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,7 +24,7 @@ from bench._servo_projects import MARKS, read_marks
 
 __all__ = ["Fleet", "Load", "fleet"]
 
-PATIENCE = 120.0
+PATIENCE = 900.0
 POLL_SECONDS = 0.2
 """Few questions, so that asking costs the server nothing; when a run ended stands in its row."""
 COUNTS, CALLS = "counts", "calls"
@@ -100,7 +100,7 @@ def _cpu(pid: int) -> float:
 
 
 @contextmanager
-def fleet(folder: Path, scope: Scope, slots: int) -> Iterator[Fleet]:
+def fleet(folder: Path, scope: Scope, slots: int, options: Sequence[str] = ()) -> Iterator[Fleet]:
     """One server, as `arco serve` starts it but with its requests counted, and one worker of so many slots."""
     clean = {name: value for name, value in os.environ.items() if not name.startswith("ARCO_")}
     environ = {
@@ -118,7 +118,7 @@ def fleet(folder: Path, scope: Scope, slots: int) -> Iterator[Fleet]:
                 ["bench._servo_counted", str(Path(aside) / COUNTS), "serve", "--json"], environ, errors, started
             )
             url = _line(server, errors)["url"]
-            command = ["arco.cli", "worker", "--json", "--slots", str(slots)]
+            command = ["arco.cli", "worker", "--json", "--slots", str(slots), *options]
             worker = _start(command, {**environ, "ARCO_URL": url}, errors, started)
             _line(worker, errors)
             yield Fleet(url, server.pid, worker.pid, Path(aside))

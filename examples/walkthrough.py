@@ -1,6 +1,6 @@
 """Carries out the README's walk-throughs in an empty folder and shows what the commands say.
 
-    python examples/walkthrough.py            the demo
+    python examples/walkthrough.py            in a folder that is removed
     python examples/walkthrough.py --keep     the same, and the folder stays for a look around
 
 Commands and files are read from the README itself, so that what it promises is what runs.

@@ -152,7 +152,33 @@ def _one_table(before: dict[str, Any], after: dict[str, Any]) -> Found:
             null = not new.endswith(" not null")
             yield not null, f"new column {column}: {new}{'' if null else ', but stored rows have no value for it'}"
         elif old != new:
-            yield True, f"the column {column} changed from {old} to {new}"
+            yield not _reads(old, new), f"the column {column} changed from {old} to {new}"
+
+
+def _reads(old: str, new: str) -> bool:
+    """Whether stored values of one type are read as the other: structs may have gained fields, at any depth."""
+    before, after = _nested(old), _nested(new)
+    if before is None or after is None:
+        return old == new
+    (kind, fields), (other, more) = before, after
+    return kind == other and all(name in more and _reads(type, more[name]) for name, type in fields.items())
+
+
+def _nested(type: str) -> tuple[str, dict[str, str]] | None:
+    """The kind of a nested type and the types of its fields; None for a plain one."""
+    kind, bracket, rest = type.partition("<")
+    if not bracket or kind not in ("struct", "list"):
+        return None
+    fields, depth, field = [], 0, ""
+    for letter in rest[:-1]:
+        depth += (letter == "<") - (letter == ">")
+        if letter == "," and not depth:
+            fields.append(field)
+            field = ""
+        else:
+            field += letter
+    parts = [one.strip().partition(": ") for one in (*fields, field)]
+    return kind, {name: type for name, _, type in parts}
 
 
 def _formats(golden: dict[str, Any], now: dict[str, Any]) -> Found:

@@ -122,8 +122,8 @@ def many_facts() -> list[dict[str, Any]]:
 
 ORDER_FREE = {
     "materializations": "version, _position",
-    "partitions": "current_materialization_id, current_version, last_task_id, last_success_at, created_at, updated_at,"
-    "_position",
+    "partitions": "current_materialization_id, current_version, newest_materialization_id, last_task_id,"
+    "last_success_at, created_at, updated_at, _position",
     "observations": "_position",
     "check_results": "_position",
     "gating_decisions": "_position",

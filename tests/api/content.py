@@ -41,6 +41,8 @@ class Content:
     attempt_id: str = ""
     run_key: str = ""
     run_request_key: str = ""
+    version: str = ""
+    """A version of the asset that is in quarantine."""
 
     @property
     def path_parameters(self) -> dict[str, str]:
@@ -58,6 +60,7 @@ class Content:
             "sha256": self.sha256,
             "deployment_id": self.deployment_id,
             "name": self.partitions,
+            "version": self.version,
         }
 
 
@@ -150,6 +153,9 @@ async def fill_whole(world: World, *, token: str | None = None, word: str = "sal
             outcome = Outcome.FAILED if envelope.task_key.endswith(".broken") else Outcome.SUCCEEDED
             await worker.finish(envelope, outcome, printed=(f"{word} was here\n",))
     task = await done("GET", f"/runs/{run['run_id']}/task", task=asset)
+    (version,) = (await done("GET", f"/assets/{asset}/versions", limit=1))["items"]
+    address = f"/assets/{asset}/versions/{version['materialization_id']}"
+    await done("POST", f"{address}/quarantine", {"reason": f"{word} looks wrong"})
     return replace(
         content,
         run_id=run["run_id"],
@@ -162,6 +168,7 @@ async def fill_whole(world: World, *, token: str | None = None, word: str = "sal
         attempt_id=task["attempts"][-1]["attempt_id"],
         run_key=run_key,
         run_request_key=key,
+        version=version["materialization_id"],
     )
 
 

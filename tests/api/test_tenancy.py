@@ -106,7 +106,10 @@ def _asked(method: str, route: str, wanted: Content) -> list[Ask]:
         {"namespace": wanted.namespace, "table": wanted.table},
         {"namespace": f"id:{wanted.namespace_id}", "table": f"id:{wanted.table_id}"},
     ]
-    for way in ways if "{namespace}" in path or "{table}" in path else ways[:1]:
+    if "{version}" in path:  # also a version of theirs as if it were one of our own asset
+        ways = [ways[0], {"asset": f"{OWN}.{OWN}_asset"}]
+    by_id = "{namespace}" in path or "{table}" in path or "{version}" in path
+    for way in ways if by_id else ways[:1]:
         named = wanted.path_parameters | way
         concrete = re.sub(r"\{(\w+)\}", lambda match, named=named: quote(named[match[1]], safe=""), path)  # type: ignore[misc]
         for query in _queries(method, path, wanted):
@@ -143,6 +146,16 @@ def _queries(method: str, path: str, wanted: Content) -> list[dict[str, Any]]:
             return [{"cursor": encode_cursor("deployments", (wanted.deployment_id,))}]
         case "GET", "/assets/{asset}/partitions":
             return [{}, {"cursor": encode_cursor(f"partitions/{wanted.asset_id}", (wanted.asset_id,))}]
+        case "GET", "/assets/{asset}/versions":
+            place = f"versions/{wanted.asset_id}//"
+            return [{}, {"status": "quarantined"}, {"cursor": encode_cursor(place, ("1", wanted.version))}]
+        case "GET", "/quarantine":
+            return [
+                {"asset": wanted.asset},
+                {"asset": wanted.table, "status": "all"},
+                {"cursor": encode_cursor("held///held", (f"{0:018d}:{wanted.version}",))},
+                {"as_of": f"run:{wanted.run_id}"},
+            ]
         case "GET", "/partitions/{name}":
             return [{}, {"cursor": encode_cursor(f"dynamic/{wanted.partitions}", (wanted.namespace,))}]
         case "GET", "/runs/{run_id}/tasks":
@@ -157,6 +170,7 @@ def _queries(method: str, path: str, wanted: Content) -> list[dict[str, Any]]:
 
 def _bodies(method: str, path: str, wanted: Content) -> list[Any]:
     columns = [{"name": "id", "type": "long"}]
+    cursor = encode_cursor("retention/x", (wanted.asset_id,))
     event = {
         "type": "AssetObserved",
         "data": {
@@ -209,6 +223,11 @@ def _bodies(method: str, path: str, wanted: Content) -> list[Any]:
         ("POST", "/deployments/{deployment_id}/rollback"): [{}],
         ("POST", "/partitions/{name}"): [{"keys": ["mine"]}],
         ("POST", "/partitions/{name}/drop"): [{"keys": [f"{wanted.namespace}-customer"]}],
+        ("POST", "/assets/{asset}/versions/{version}/quarantine"): [{"reason": "mine"}],
+        ("POST", "/assets/{asset}/versions/{version}/release"): [{"reason": "mine"}],
+        ("POST", "/maintenance/retention"): [{"selection": wanted.asset}, {"cursor": cursor}],
+        ("POST", "/maintenance/orphans"): [{"selection": wanted.asset, "older_than_hours": 1}, {"cursor": cursor}],
+        ("POST", "/maintenance/statistics"): [{"selection": wanted.asset}, {"cursor": cursor}],
         ("POST", "/plans"): [{"selection": wanted.asset}],
         ("POST", "/runs"): [{"selection": wanted.asset}, {"selection": "*", "run_key": wanted.run_key}],
         ("POST", "/runs/{run_id}/cancel"): [{}],
@@ -300,6 +319,7 @@ def test_lists_show_nothing_of_others() -> None:
             ("/assets", {}),
             ("/deployments", {}),
             ("/runs", {}),
+            ("/quarantine", {"status": "all"}),
             (f"/runs/{place.own[OTHER].run_id}", {}),
             (f"/runs/{place.own[OTHER].run_id}/explain", {}),
             ("/diff", {"from": "catalog:0"}),

@@ -8,16 +8,16 @@ import httpx
 import msgspec
 import pytest
 
-from arco.assets import Retries
 from arco.core import HOUR, new_ulid
 from arco.domains.access import UserRole
 from arco.domains.orchestration import Outcome
 from arco.log import Place
-from arco.servo import Envelope
+from arco.servo import Beat, Envelope
 from arco.servo._tokens import callback_token
 from arco.storage import Scope
 from arco.worker import HttpControlPlane
-from tests.api.workers import SHA256, Worker, deploy, trigger
+from arco.worker._control import is_stale
+from tests.api.workers import SHA256, Worker, deploy, task_states, trigger
 from tests.api.world import ACME, OTHER, SERVICE_SECRET, SIBLING, World, run_world
 from tests.servo.world import chain, fan, project, result_of
 
@@ -99,8 +99,9 @@ def test_the_same_result_again_is_answered_alike_and_another_is_stale() -> None:
         before = await _positions(world)
         again = await worker.tell(claimed, result)
         other = result_of(claimed, world.host.runtime.now(), Outcome.FAILED)
-        stale = [await worker.tell(claimed, other), await worker.beat(claimed)]
+        stale = [await worker.tell(claimed, other)]
         stale.append(await worker.tell(claimed, msgspec.structs.replace(other, attempt=2)))
+        assert (await worker.beat(claimed)).json() == {"beats": [{"stale": True}]}
         return first, again, stale, await _positions(world) == before, (await _run(world, run_id))["state"]
 
     first, again, stale, untouched, state = run_world(work)
@@ -112,22 +113,40 @@ def test_the_same_result_again_is_answered_alike_and_another_is_stale() -> None:
     assert state == "RUNNING"
 
 
-def test_what_a_refused_result_claimed_is_given_up() -> None:
-    async def work(world: World) -> tuple[int, list[str], Any]:
-        await deploy(world, project({"n.a": [], "n.b": []}, retries=Retries(count=0, delay_seconds=0.001)))
-        run_id = await trigger(world)
+def test_a_refused_result_does_not_keep_the_next_tasks_from_its_worker() -> None:
+    async def work(world: World) -> tuple[list[str], list[str]]:
+        await deploy(world, project({"n.a": [], "n.b": []}))
+        await trigger(world)
         worker = Worker(world)
         (first,) = await worker.claim()
         await worker.finish(first)
-        refused = await worker.finish(first, Outcome.FAILED, slots=5)
-        (again,) = await worker.claim(wait=30)
-        task = await world.done("GET", f"/runs/{run_id}/task", task="n.b")
-        return refused.status_code, [again.task_key], [attempt["state"] for attempt in task["attempts"]]
+        other = result_of(first, world.host.runtime.now(), Outcome.FAILED)
+        answer = await worker.tell_all((first, other), slots=5)
+        refused = [told["error"]["details"]["code"] for told in answer.json()["refused"]]
+        return refused, [envelope.task_key for envelope in worker.opened(answer)]
 
-    status, claimed, attempts = run_world(work)
-    assert status == 409
-    assert claimed == ["n.b"]
-    assert attempts == ["REAPED", "RUNNING"]
+    assert run_world(work) == (["stale_attempt"], ["n.b"])
+
+
+def test_results_that_are_told_together_are_taken_or_refused_one_by_one() -> None:
+    async def work(world: World) -> tuple[list[tuple[str, str]], Any]:
+        await deploy(world, project({"n.a": [], "n.b": [], "n.c": []}))
+        run_id = await trigger(world)
+        worker = Worker(world)
+        claimed = await worker.claim(3)
+        results = [result_of(one, world.host.runtime.now()) for one in claimed]
+        results[1] = msgspec.structs.replace(results[1], outputs=())
+        before = await _positions(world)
+        answer = await worker.tell_all(*zip(claimed, results, strict=True))
+        after = await _positions(world)
+        assert sum(after) - sum(before) < 2 << 20, "they are one segment"
+        keys = {one.attempt_id: one.task_key for one in claimed}
+        refused = [(keys[told["attempt_id"]], told["error"]["name"]) for told in answer.json()["refused"]]
+        return refused, await task_states(world, run_id)
+
+    refused, states = run_world(work)
+    assert refused == [("n.b", "Invalid")]
+    assert states == {"n.a": "SUCCEEDED", "n.b": "RUNNING", "n.c": "SUCCEEDED"}
 
 
 def test_a_result_that_does_not_belong_to_its_attempt_is_refused() -> None:
@@ -152,7 +171,7 @@ def test_a_result_that_does_not_belong_to_its_attempt_is_refused() -> None:
         return answers, await _positions(world) == before
 
     answers, untouched = run_world(work)
-    assert [answer.status_code for answer in answers] == [400, 409, 404, 409, 400, 400, 400, 400]
+    assert [answer.status_code for answer in answers] == [401, 409, 404, 409, 400, 400, 400, 400]
     assert untouched
 
 
@@ -172,6 +191,13 @@ BAD_BODIES: list[tuple[str, bytes]] = [
     ("/work/claims", b'{"worker": "w", "session": "s", "slots": 1, "wait_seconds": 61}'),
     ("/work/claims", b'{"worker": "w", "session": "s", "slots": 1, "wait_seconds": -1}'),
     ("/work/claims", b"[" * 100_000),
+    ("/work/beats", b"{}"),
+    ("/work/beats", b'{"attempts": []}'),
+    ("/work/beats", b'{"attempts": [{"attempt_id": "a"}]}'),
+    ("/work/beats", b'{"attempts": [{"attempt_id": "", "token": "t"}]}'),
+    ("/work/beats", b'{"attempts": [' + b",".join([b'{"attempt_id": "a", "token": "t"}'] * 1_001) + b"]}"),
+    ("/work/results", b'{"worker": "w", "session": "s", "results": []}'),
+    ("/work/results", b'{"worker": "w", "session": "s", "results": [{"token": "t"}]}'),
 ]
 
 
@@ -199,8 +225,8 @@ def test_a_sign_of_life_tells_whether_to_stop() -> None:
         return alive, (await worker.beat(claimed)).json(), untouched
 
     alive, told, untouched = run_world(work)
-    assert alive == {}
-    assert told == {"cancel": True, "reason": "enough"}
+    assert alive == {"beats": [{}]}
+    assert told == {"beats": [{"cancel": True, "reason": "enough"}]}
     assert untouched
 
 
@@ -219,7 +245,7 @@ def test_a_worker_that_begins_anew_loses_what_it_had() -> None:
 
     gone, attempts, kept = run_world(work)
     assert kept == 200
-    assert (gone.status_code, gone.json()["details"]["code"]) == (409, "stale_attempt")
+    assert gone.json() == {"beats": [{"stale": True}]}
     assert attempts == [1, 2]
 
 
@@ -236,8 +262,13 @@ def test_the_client_that_workers_use_understands_it_all() -> None:
         while found:
             (envelope,) = raw.opened(httpx.Response(200, json={"envelopes": [found[0].decode()]}))
             done.append(envelope.task_key)
-            assert not (await plane.heartbeat(envelope)).cancel
-            found = await plane.finish(envelope, result_of(envelope, world.host.runtime.now()), 1)
+            assert await plane.heartbeat([envelope]) == (Beat(),)
+            result = result_of(envelope, world.host.runtime.now())
+            finished = await plane.finish([(envelope, result)], 1)
+            assert finished.refused == {}
+            found = finished.envelopes
+            late = await plane.finish([(envelope, msgspec.structs.replace(result, attempt=9))], 0)
+            assert [is_stale(error) for error in late.refused.values()] == [True]
         return done, await plane.code(SHA256) != b""
 
     assert run_world(work) == (["n.a0000", "n.a0001"], True)
@@ -246,16 +277,15 @@ def test_the_client_that_workers_use_understands_it_all() -> None:
 # Those who may not
 
 
-async def _asks(world: World, worker: Worker, envelope: Envelope) -> list[tuple[str, str, Any, str]]:
+async def _asks(world: World, worker: Worker, envelope: Envelope) -> list[tuple[str, str, Any]]:
     """Every call about a workspace and an attempt in it."""
-    base = f"/work/attempts/{envelope.attempt_id}"
-    result = worker.who | {"result": result_of(envelope, world.host.runtime.now()), "slots": 1}
+    result = result_of(envelope, world.host.runtime.now())
     return [
-        ("POST", "/work/sessions", {"worker": "w1", "session": "s9"}, ""),
-        ("POST", "/work/claims", worker.who | {"slots": 10}, ""),
-        ("POST", f"{base}/beats", None, envelope.callback_token),
-        ("POST", f"{base}/result", result, envelope.callback_token),
-        ("GET", f"/code/{SHA256}", None, ""),
+        ("POST", "/work/sessions", {"worker": "w1", "session": "s9"}),
+        ("POST", "/work/claims", worker.who | {"slots": 10}),
+        ("POST", "/work/beats", worker.alive(envelope)),
+        ("POST", "/work/results", worker.results((envelope, result), slots=1)),
+        ("GET", f"/code/{SHA256}", None),
     ]
 
 
@@ -273,9 +303,9 @@ def test_without_the_secret_every_workspace_looks_like_one_that_is_not_there() -
         worker, claimed = await _victim(world)
         stranger = Worker(world, secret=b"another secret, just as long as it must be")
         before, found = await _positions(world), set()
-        for method, path, body, token in await _asks(world, worker, claimed):
+        for method, path, body in await _asks(world, worker, claimed):
             for scope in (ACME, SIBLING, OTHER, Scope("nobody", "here")):
-                answer = await stranger.call(method, path, body, token=token, scope=scope)
+                answer = await stranger.call(method, path, body, scope=scope)
                 found.add((answer.status_code, answer.text))
             bare = await world.http.request(method, worker.address(path))
             found.add((bare.status_code, bare.text))
@@ -291,10 +321,9 @@ def test_a_call_is_good_for_the_workspace_it_names_and_once_signed_for_nothing_e
         worker, claimed = await _victim(world)
         before, statuses = await _positions(world), []
         identity = worker._identity
-        for method, path, body, token in await _asks(world, worker, claimed):
+        for method, path, body in await _asks(world, worker, claimed):
             data = b"" if body is None else msgspec.json.encode(body)
-            headers = {"arco-callback": token}
-            signed = identity.headers(method, worker.address(path), data) | headers
+            signed = identity.headers(method, worker.address(path), data)
             for target in (worker.address(path, SIBLING), worker.address(path, OTHER), worker.address(path) + "&x=1"):
                 answer = await world.http.request(method, target, content=data, headers=signed)
                 statuses.append(answer.status_code)
@@ -329,7 +358,7 @@ def _tokens(world: World, envelope: Envelope, other: Envelope) -> list[str]:
     ]
 
 
-@pytest.mark.parametrize("call", ["beats", "result"])
+@pytest.mark.parametrize("call", ["beats", "results"])
 def test_a_token_holds_for_one_attempt_of_one_workspace_until_it_expires(call: str) -> None:
     """Wrong tokens of an attempt that runs, of one that is over and of one that never was look alike."""
 
@@ -347,10 +376,10 @@ def test_a_token_holds_for_one_attempt_of_one_workspace_until_it_expires(call: s
                 envelope, callback_token=callback_token(SERVICE_SECRET, "acme", "prod", envelope.attempt_id, 1 << 60)
             )
             result = result_of(envelope, runtime.now())
-            body = worker.who | {"result": result, "slots": 1} if call == "result" else None
             for wrong in _tokens(world, mine, second if envelope is not second else first):
-                path = f"/work/attempts/{envelope.attempt_id}/{call}"
-                answer = await worker.call("POST", path, body, token=wrong)
+                told = worker.results((envelope, result), slots=1, token=wrong)
+                body = told if call == "results" else worker.alive(envelope, token=wrong)
+                answer = await worker.call("POST", f"/work/{call}", body)
                 found.add((answer.status_code, answer.text))
         untouched = await _positions(world) == before
         right = await (worker.beat(first) if call == "beats" else worker.finish(first))
@@ -374,17 +403,19 @@ def test_an_attempt_of_another_workspace_is_one_that_never_was() -> None:
         runtime, worker = world.host.runtime, Worker(world, OTHER)
         for attempt in (claimed.attempt_id, new_ulid(runtime, runtime)):
             good = callback_token(SERVICE_SECRET, OTHER.tenant, OTHER.workspace, attempt, runtime.now() + HOUR)
+            mine = msgspec.structs.replace(claimed, attempt_id=attempt, callback_token=good)
             result = msgspec.structs.replace(result_of(claimed, runtime.now()), attempt_id=attempt)
-            for call, body in (("beats", None), ("result", worker.who | {"result": result, "slots": 1})):
-                answer = await worker.call("POST", f"/work/attempts/{attempt}/{call}", body, token=good)
-                found.append((answer.status_code, answer.text.replace(attempt, "<attempt>")))
+            answers = [await worker.beat(mine), await worker.tell_all((mine, result), slots=1)]
+            found += [(answer.status_code, answer.text.replace(attempt, "<attempt>")) for answer in answers]
         missing = await worker.call("GET", f"/code/{SHA256}")
         found.append((missing.status_code, ""))
         return found, await _positions(world) == before
 
     found, untouched = run_world(work, scopes=SCOPES)
     assert found[0:2] == found[2:4]
-    assert [status for status, _ in found] == [409, 404, 409, 404, 404]
+    assert [status for status, _ in found] == [200, 200, 200, 200, 404]
+    assert found[0][1] == '{"beats":[{"stale":true}]}'
+    assert '"name":"NotFound"' in found[1][1]
     assert untouched
 
 

@@ -2,16 +2,17 @@
 
 import hashlib
 from typing import Any
-from urllib.parse import quote
 
 import httpx
 import msgspec
 
+from arco.api._internal import encode_error
 from arco.assets import Project
 from arco.core import ServiceIdentity
 from arco.domains.orchestration import FinishTask, Outcome, TaskLog
 from arco.servo import Envelope, open_envelope
 from arco.storage import Role, Scope
+from arco.wire import unpack_error
 from tests.api.world import ACME, SERVICE_SECRET, World
 from tests.servo.world import result_of
 
@@ -73,13 +74,11 @@ class Worker:
         known = self.world.host.workspaces.get(place) or self.world.workspace(self.scope)
         return f"/internal/{place.root}{path}?incarnation={incarnation or known.incarnation.id}"
 
-    async def call(
-        self, method: str, path: str, body: Any = None, *, token: str = "", scope: Scope | None = None
-    ) -> httpx.Response:
+    async def call(self, method: str, path: str, body: Any = None, *, scope: Scope | None = None) -> httpx.Response:
         """One signed call; `scope` is the workspace that stands in its path, if another one."""
         target = self.address(path, scope)
         data = b"" if body is None else msgspec.json.encode(body)
-        headers = self._identity.headers(method, target, data) | ({"arco-callback": token} if token else {})
+        headers = self._identity.headers(method, target, data)
         return await self.world.http.request(method, target, content=data, headers=headers)
 
     async def begin(self) -> None:
@@ -98,16 +97,39 @@ class Worker:
             for text in answer.json()["envelopes"]
         ]
 
-    async def beat(self, envelope: Envelope, *, token: str | None = None) -> httpx.Response:
-        path = f"/work/attempts/{quote(envelope.attempt_id)}/beats"
-        return await self.call("POST", path, token=envelope.callback_token if token is None else token)
+    async def beat(self, *envelopes: Envelope) -> httpx.Response:
+        return await self.call("POST", "/work/beats", self.alive(*envelopes))
 
-    async def tell(
-        self, envelope: Envelope, result: FinishTask, *, slots: int = 0, token: str | None = None
-    ) -> httpx.Response:
-        path = f"/work/attempts/{quote(envelope.attempt_id)}/result"
-        body = self.who | {"result": result, "slots": slots}
-        return await self.call("POST", path, body, token=envelope.callback_token if token is None else token)
+    def alive(self, *envelopes: Envelope, token: str | None = None) -> dict[str, Any]:
+        """What is sent as signs of life."""
+        return {
+            "attempts": [
+                {"attempt_id": one.attempt_id, "token": one.callback_token if token is None else token}
+                for one in envelopes
+            ]
+        }
+
+    def results(self, *told: tuple[Envelope, FinishTask], slots: int = 0, token: str | None = None) -> dict[str, Any]:
+        """What is sent as results."""
+        ended = [
+            {"token": envelope.callback_token if token is None else token, "result": result}
+            for envelope, result in told
+        ]
+        return self.who | {"results": ended, "slots": slots}
+
+    async def tell_all(self, *told: tuple[Envelope, FinishTask], slots: int = 0) -> httpx.Response:
+        return await self.call("POST", "/work/results", self.results(*told, slots=slots))
+
+    async def tell(self, envelope: Envelope, result: FinishTask, *, slots: int = 0) -> httpx.Response:
+        """Tell one result; if it alone is refused, that is the answer."""
+        answer = await self.tell_all((envelope, result), slots=slots)
+        refused = answer.json().get("refused") if answer.status_code == 200 else None
+        if not refused:
+            return answer
+        error = unpack_error(msgspec.json.encode(refused[0]["error"]))
+        assert error is not None
+        said = encode_error(error)
+        return httpx.Response(said.status_code, content=bytes(said.body))
 
     async def finish(
         self,

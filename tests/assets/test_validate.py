@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from arco.assets import (
@@ -13,6 +14,7 @@ from arco.assets import (
     Dependency,
     Dimension,
     DynamicPartitions,
+    Engine,
     GatingAction,
     GatingPolicy,
     Identity,
@@ -22,11 +24,15 @@ from arco.assets import (
     Retries,
     SchemaColumn,
     SecretRef,
+    Source,
+    SourceFormat,
     TimePartitions,
     Window,
+    file_pattern,
     resolve,
     validate,
 )
+from arco.core import Invalid, PartitionKey
 from tests.assets.making import a_project, an_asset, days, keys
 
 
@@ -238,3 +244,98 @@ def test_names_are_resolved_to_keys() -> None:
     report = next(asset for asset in project.assets if asset.key == "b.report")
     assert [one.key for one in report.dependencies] == ["b.orders", "b.orders", "c.only", "missing"]
     assert report.dependencies[0].mappings == {"date": Offset(-1)}
+
+
+ORDERS = Source("landing/orders/{date}/*.csv", SourceFormat.CSV)
+
+
+def an_external(source: Source, **fields: Any) -> AssetDefinition:
+    return an_asset("raw.orders", kind=AssetKind.EXTERNAL, **{"source": source, "partitions": (days(),), **fields})
+
+
+@pytest.mark.parametrize("path", ["landing/orders/{date:%Y/%m/%d}/*.csv", "landing/{date}.csv", "landing/a?b/{date}*"])
+def test_files_of_others_lie_below_landing(path: str) -> None:
+    assert messages(an_external(Source(path, SourceFormat.JSON))) == []
+
+
+@pytest.mark.parametrize(
+    ("path", "words"),
+    [
+        ("/etc/{date}", "is not below landing/"),
+        ("data/{date}/x.csv", "is not below landing/"),
+        ("s3://bucket/{date}", "is not below landing/"),
+        ("landing/../data/{date}", "has the segment '..'"),
+        ("landing/{date}/..", "has the segment '..'"),
+        ("landing/./{date}", "has the segment '.'"),
+        ("landing//{date}", "has the segment ''"),
+        ("landing/**/{date}", "has the segment '**'"),
+        ("landing/{date:../../x}/y", "has the segment '..'"),
+        ("landing/a b/{date}", "has the segment 'a b'"),
+        ("landing/x.csv", "does not name the dimension date"),
+        ("landing/{day}/x.csv", "names the dimension 'day'"),
+        ("landing/{date/x.csv", "cannot be read"),
+        ("landing/{date!r}/x.csv", "cannot be read"),
+        ("landing/{date.year}/x.csv", "cannot be read"),
+    ],
+)
+def test_a_path_that_leads_elsewhere_is_refused(path: str, words: str) -> None:
+    assert any(words in text for text in messages(an_external(Source(path, SourceFormat.CSV))))
+
+
+def test_what_is_said_of_files_must_be_acted_on() -> None:
+    options = messages(an_external(msgspec.structs.replace(ORDERS, options={"path": "/etc", "sep": ";"})))
+    assert any("no option 'path' of csv" in text for text in options)
+    required = messages(an_external(ORDERS, schema=(SchemaColumn("id", "long", nullable=False),)))
+    assert any("which nobody holds the files to" in text for text in required)
+    on_python = messages(an_external(ORDERS), an_asset("n.a", Dependency("raw.orders", "orders"), partitions=(days(),)))
+    assert any("reads the files of raw.orders and does not run on Spark" in text for text in on_python)
+    assert any("names files of others" in text for text in messages(an_asset("n.a", source=ORDERS)))
+
+
+@pytest.mark.parametrize("value", ["..", "a/b", "a b", "*", "", "a\\b", "%2e"])
+def test_a_value_that_is_no_part_of_a_path_is_refused(value: str) -> None:
+    source = Source("landing/{region}/x.csv", SourceFormat.CSV)
+    with pytest.raises(Invalid):
+        file_pattern(source, PartitionKey({"region": value}))
+
+
+def test_a_pattern_has_the_files_of_its_partition_only() -> None:
+    pattern = file_pattern(Source("landing/o/{region}/*.csv", SourceFormat.CSV), PartitionKey({"region": "e.u"}))
+    assert (pattern.folder, pattern.text) == ("landing/o/e.u", "landing/o/e.u/*.csv")
+    names = ["a.csv", "b.json", "_a.csv", ".a.csv", "x/a.csv", "a.csv.gz"]
+    assert [name for name in names if pattern.has(f"landing/o/e.u/{name}")] == ["a.csv"]
+    assert not pattern.has("landing/o/exu/a.csv")
+
+
+def test_incremental_dependencies_hand_over_frames_of_versions() -> None:
+    daily = an_asset("n.daily", partitions=(days(),))
+    reading = Dependency("n.daily", "daily", {"date": All()}, incremental=True)
+    assert messages(daily, an_asset("n.a", reading, engine=Engine.SPARK)) == []
+    for asset, words in (
+        (an_asset("n.a", reading), "does not run on Spark"),
+        (an_asset("n.a", msgspec.structs.replace(reading, parameter=""), engine=Engine.SPARK), "gets no data"),
+        (an_asset("n.a", reading, kind=AssetKind.SQL, sql="select 1", engine=Engine.SPARK), "is a query"),
+    ):
+        assert any(words in text for text in messages(daily, asset))
+    others = an_asset("n.daily", kind=AssetKind.EXTERNAL, partitions=(days(),))
+    assert any("has no versions" in text for text in messages(others, an_asset("n.a", reading, engine=Engine.SPARK)))
+
+
+def test_column_lineage_names_columns_that_are_declared() -> None:
+    raw = an_asset("n.raw", schema=(SchemaColumn("amount", "double"),), partitions=(days(),))
+    free = an_asset("n.free")
+
+    def told(said: dict[str, tuple[str, ...]]) -> list[str]:
+        reading = (Dependency("n.raw", "raw", {"date": All()}), Dependency("n.free", "free"))
+        made = an_asset("n.a", *reading, column_lineage=said, schema=(SchemaColumn("total", "double"),))
+        return messages(raw, free, made)
+
+    assert told({"total": ("raw.amount", "raw.date", "free.anything")}) == []
+    assert told({"total": ()}) == []
+    (text,) = told({"totl": ("raw.amount",)})
+    assert text == "pipelines.py:7: n.a: column_lineage: it has no column 'totl'; did you mean total?"
+    (text,) = told({"total": ("raw.amont",)})
+    assert "raw (n.raw) has no column 'amont'; did you mean amount?" in text
+    for source in ("amount", "rw.amount", "raw."):
+        (text,) = told({"total": (source,)})
+        assert "which is no column of a parameter; write it as parameter.column; it has parameters: raw, free" in text

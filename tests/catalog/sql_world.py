@@ -81,12 +81,13 @@ class World:
         catalog, activity = (self.workspace.logs[name] for name in ("catalog", "activity"))
         return freeze(catalog.definition, catalog.replica), freeze(activity.definition, activity.replica)
 
-    async def query(self, sql: str) -> QueryResult:
-        catalog, activity = self.snapshots()
+    async def query(self, sql: str, as_of: tuple[Snapshot, Snapshot] | None = None) -> QueryResult:
+        catalog, activity = as_of or self.snapshots()
         resolver = CatalogResolver(
             SystemRelations(catalog, activity),
             lambda path: find_table(catalog, path),
             activity,
+            self.workspace.logs["activity"].frozen,
             self.store,
             self.workspace.runtime,
             self.limits.max_input_bytes,

@@ -10,7 +10,7 @@ import pytest
 from arco.catalog import Limits
 from arco.catalog._sql_data import sources_of
 from arco.catalog._sql_types import arrow_type
-from arco.core import ArcoError, Invalid, NotFound, Refused, TooLarge
+from arco.core import ArcoError, Invalid, NotFound, Refused, TooLarge, new_ulid
 from arco.domains.catalog import (
     AddColumn,
     AlterColumn,
@@ -21,7 +21,8 @@ from arco.domains.catalog import (
     FormerColumnName,
     Ref,
 )
-from arco.domains.execution import DataFile
+from arco.domains.execution import MATERIALIZATIONS, CompactFiles, DataFile
+from arco.storage import Role
 from tests.catalog.sql_world import World, in_world, parquet
 
 
@@ -139,6 +140,30 @@ def test_only_the_newest_version_of_each_partition_counts_and_its_key_fills_colu
         ]
 
     in_world(test)
+
+
+def test_the_past_is_read_from_where_its_rows_lie_now() -> None:
+    async def work(world: World) -> None:
+        await world.decide(CreateNamespace(("sales",)))
+        table = await world.table(("sales", "orders"), id="long")
+        first = [await world.write(f"data/{table}/p/{number}.parquet", parquet(id=[number])) for number in range(3)]
+        await world.materialize(table, *first)
+        past = world.snapshots()
+        runtime = world.workspace.runtime
+        compaction = new_ulid(runtime, runtime)
+        activity = world.workspace.logs["activity"].replica
+        (version,) = await activity.rows(MATERIALIZATIONS, table)
+        merged = await world.write(f"data/{table}/compaction-{compaction}/all.parquet", parquet(id=[0, 1, 2]))
+        command = CompactFiles(table, version.materialization_id, compaction, "", (merged,))
+        await world.workspace.decide("activity", command, actor="ann")
+        for file in first:
+            await world.workspace.handle(Role.COLLECTOR).delete(file.path)
+        await world.materialize(table, await world.write(f"data/{table}/p/new.parquet", parquet(id=[9])))
+        query = "select id from sales.orders order by id"
+        assert (await world.query(query, past)).rows == [[0], [1], [2]]
+        assert await world.rows(query) == [[9]]
+
+    in_world(work)
 
 
 def test_columns_keep_their_data_through_renames() -> None:

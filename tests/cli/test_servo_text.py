@@ -63,6 +63,7 @@ def task(key: str = "sales.orders", state: str = "RUNNING", **more: Any) -> Task
         "error": None,
         "hints": [],
         "reason": "",
+        "gate": None,
     }
     return TaskSummary(**{**fields, **more})
 

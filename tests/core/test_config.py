@@ -23,6 +23,8 @@ SCALARS: dict[str, st.SearchStrategy[str | int]] = {
     "listen": st.sampled_from(["127.0.0.1:8020", "[::1]:0", "localhost:65535"]),
     "public_url": st.sampled_from(["http://10.0.0.7:8020", "https://arco.example.com"]),
     "service_secret": st.text("0123456789abcdef", min_size=32, max_size=40),
+    "slots": st.integers(0, 256),
+    "spark_master": st.sampled_from(["local[*]", "local[2, 4]", "yarn", "spark://a:7077,b:7077", "sc://host:15002"]),
 }
 SECRET_SCALARS = ("token", "service_secret")
 options = st.dictionaries(st.sampled_from(["region", "endpoint", "access_key_id"]), st.sampled_from(["x", "", "a b"]))
@@ -79,6 +81,8 @@ def test_without_layers_there_are_the_defaults() -> None:
         ("listen", "127.0.0.1:8020", "default"),
         ("public_url", "", "default"),
         ("service_secret", "", "default"),
+        ("slots", "0", "default"),
+        ("spark_master", "local[*]", "default"),
         ("store_options", "", "default"),
     ]
 
@@ -119,6 +123,7 @@ def test_variables_of_others_are_ignored() -> None:
         ("zzz = 1", r"known are store, tenant_id, .*store_options"),
         ("store = 1", r"store in .*arco\.toml must be text, not an integer"),
         ("merge_fan_in = '8'", r"merge_fan_in in .*arco\.toml must be an integer, not text"),
+        ("spark_master = 'there'", r"spark_master in .*arco\.toml: .there. is no Spark master"),
         ("merge_fan_in = true", r"must be an integer, not a boolean"),
         ("merge_fan_in = 8.0", r"must be an integer, not a float"),
         ("merge_fan_in = 1", r"merge_fan_in in .*arco\.toml is 1; it must be 2 to 50"),

@@ -218,6 +218,24 @@ def test_of_equally_strong_captures_the_newer_holds_and_a_use_without_one_keeps_
     asyncio.run(main())
 
 
+def test_of_captures_that_name_their_code_the_newest_holds_whatever_it_is() -> None:
+    """What an author no longer says is gone with the next run, and nobody else's word outdoes that of the code."""
+    said, planned = CaptureMethod.ANNOTATION, CaptureMethod.PLAN_INTROSPECTION
+
+    async def main() -> None:
+        told = [
+            used(EdgeRecord(A, B, column_lineage=columns(said, "old"), code_version="1"), run="r1", time=START),
+            used(EdgeRecord(A, B, column_lineage=columns(planned, "new"), code_version="2"), run="r2", time=START + 1),
+            used(EdgeRecord(A, B, column_lineage=columns(said, "other")), run="r3", time=START + 2),
+        ]
+        for order in permutations(told):
+            (edge,) = await (await folded(*order)).rows(LINEAGE_EDGES, A)
+            assert edge.column_lineage.mappings[0].target_column.name == "new"
+            assert (edge.recorded_lineage_at, edge.recorded_lineage_code) == (START + 1, "2")
+
+    asyncio.run(main())
+
+
 def test_an_edge_changes_only_when_the_graph_does() -> None:
     async def main() -> None:
         once = await folded(used())

@@ -1,13 +1,42 @@
-"""moto's S3 on a free loopback port, printed as the first line; ends when its parent closes stdin."""
+"""moto's S3 on a free loopback port, printed as the first line; ends when its parent closes stdin.
+
+With a folder as its argument, access keys may do what `policies.json` in there says (`tests.emulators.guard`).
+"""
 
 import logging
 import sys
+import threading
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
 
-from moto.server import ThreadedMotoServer
+from moto.moto_server.werkzeug_app import DomainDispatcherApplication, MotoRequestHandler, create_backend_app
+from werkzeug.serving import make_server
+
+
+class OneCreateAtATime:
+    """S3 decides atomically whether an object is absent; moto's threads look first and write then."""
+
+    def __init__(self, app: Any) -> None:
+        self._app = app
+        self._lock = threading.Lock()
+
+    def __call__(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
+        if "HTTP_IF_NONE_MATCH" not in environ:
+            answer: Iterable[bytes] = self._app(environ, start_response)
+            return answer
+        with self._lock:
+            return list(self._app(environ, start_response))
+
 
 logging.getLogger("werkzeug").setLevel(logging.ERROR)
-server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-server.start()
-print(f"listens on http://127.0.0.1:{server.get_host_and_port()[1]}", flush=True)
+app: Any = OneCreateAtATime(DomainDispatcherApplication(create_backend_app))
+if len(sys.argv) > 1:
+    from tests.emulators.guard import Guard
+
+    app = Guard(app, Path(sys.argv[1]))
+server = make_server("127.0.0.1", 0, app, threaded=True, request_handler=MotoRequestHandler)
+threading.Thread(target=server.serve_forever, daemon=True).start()
+print(f"listens on http://127.0.0.1:{server.server_address[1]}", flush=True)
 sys.stdin.read()
-server.stop()
+server.shutdown()

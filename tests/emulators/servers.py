@@ -7,6 +7,7 @@ import base64
 import contextlib
 import hashlib
 import hmac
+import json
 import os
 import re
 import shutil
@@ -23,9 +24,10 @@ import pytest
 
 from arco.storage import Store, open_store
 
-__all__ = ["Emulator", "missing_component", "run_azurite", "run_moto"]
+__all__ = ["Emulator", "missing_component", "run_azurite", "run_guarded_moto", "run_moto"]
 
 HERE = Path(__file__).parent
+ROOT = HERE.parents[1]
 BUCKET = "arco-test"
 # Azurite's documented account; every installation has the same.
 ACCOUNT = "devstoreaccount1"
@@ -55,18 +57,22 @@ def missing_component(reason: str) -> NoReturn:
 
 @contextlib.contextmanager
 def run_moto() -> Iterator[Emulator]:
-    with _running([sys.executable, str(HERE / "moto_server.py")]) as endpoint:
-        _put(f"{endpoint}/{BUCKET}")
-        yield Emulator(
-            f"s3://{BUCKET}",
-            {
-                "endpoint": endpoint,
-                "access_key_id": "test",
-                "secret_access_key": "test",
-                "region": "us-east-1",
-                "allow_http": True,
-            },
-        )
+    with _running([sys.executable, "-m", "tests.emulators.moto_server"]) as endpoint:
+        yield _moto(endpoint)
+
+
+@contextlib.contextmanager
+def run_guarded_moto(folder: Path) -> Iterator[Emulator]:
+    """S3 whose access keys may do what `policies.json` in the folder says at any time; `test` may do everything."""
+    (folder / "policies.json").write_text(json.dumps({"test": None}))
+    with _running([sys.executable, "-m", "tests.emulators.moto_server", str(folder)]) as endpoint:
+        yield _moto(endpoint)
+
+
+def _moto(endpoint: str) -> Emulator:
+    _put(f"{endpoint}/{BUCKET}", Authorization="AWS4-HMAC-SHA256 Credential=test/20250101/us-east-1/s3/aws4_request")
+    options = {"endpoint": endpoint, "access_key_id": "test", "secret_access_key": "test", "region": "us-east-1"}
+    return Emulator(f"s3://{BUCKET}", {**options, "allow_http": True})
 
 
 @contextlib.contextmanager
@@ -88,7 +94,7 @@ def run_azurite() -> Iterator[Emulator]:
 @contextlib.contextmanager
 def _running(command: list[str]) -> Iterator[str]:
     """The address that the server says it listens on."""
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as server:
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT) as server:
         assert server.stdin is not None
         assert server.stdout is not None
         try:
@@ -96,7 +102,7 @@ def _running(command: list[str]) -> Iterator[str]:
                 if found := re.search(r"listens on (http://127\.0\.0\.1:\d+)", line):
                     yield found.group(1)
                     return
-            raise RuntimeError(f"{command[1]} ended before it listened")
+            raise RuntimeError(f"{' '.join(command[1:])} ended before it listened")
         finally:
             server.stdin.close()
             try:
@@ -114,6 +120,6 @@ def _account_signature() -> str:
     return urllib.parse.urlencode({**fields, "sig": base64.b64encode(digest).decode()})
 
 
-def _put(url: str) -> None:
-    with urllib.request.urlopen(urllib.request.Request(url, method="PUT", data=b"")) as answer:
+def _put(url: str, **headers: str) -> None:
+    with urllib.request.urlopen(urllib.request.Request(url, method="PUT", data=b"", headers=headers)) as answer:
         answer.read()

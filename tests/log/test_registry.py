@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from arco.core import Invalid
-from arco.log import EventRegistry, EventType
+from arco.log import EventRegistry, EventType, unchanged
 
 
 class Renamed(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -36,6 +36,15 @@ def test_every_older_version_is_raised_step_by_step() -> None:
     assert REGISTRY.decode("Renamed", 1, b'{"name":"a.b"}') == newest
     assert REGISTRY.decode("Renamed", 2, b'{"parts":["a","b"]}') == newest
     assert REGISTRY.decode("Renamed", 3, msgspec.Raw(b'{"path":["a","b"],"reason":"unknown"}')) == newest
+
+
+def test_versions_that_only_lack_defaults_are_like_the_newest_until_one_that_differs() -> None:
+    kind = EventType("Moved", Renamed, version=4, upcasters={1: _as_path, 2: unchanged, 3: unchanged})
+    registry = EventRegistry([kind])
+    assert list(kind.alike()) == [2, 3, 4]
+    assert registry.decode("Moved", 1, b'{"parts":["a"]}') == Renamed(["a"], "unknown")
+    assert [registry.decode("Moved", version, b'{"path":["a"]}') for version in (2, 3, 4)] == [Renamed(["a"])] * 3
+    assert registry.decode("Moved", 5, b"{}") is None
 
 
 @pytest.mark.parametrize(("name", "version"), [("Other", 1), ("Renamed", 4), ("Renamed", 0), ("Renamed", -1), ("", 1)])

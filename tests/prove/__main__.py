@@ -1,7 +1,8 @@
 """`python -m tests.prove [--quick] [--only NAME]`: the proofs that take long or need real processes and a real disk.
 
-In order: kill test, kill test of a real `arco dev`, simulation with crash sweep and mutants, faults of the machine,
-tests marked `prove`. The last line says how many checks passed and failed; the exit code is 1 if any failed.
+In order: kill test, kill test of a real `arco dev`, a backfill on Spark that is killed half-way, simulation with crash
+sweep and mutants, faults of the machine, tests marked `prove`. The last line says how many checks passed and failed;
+the exit code is 1 if any failed.
 """
 
 import argparse
@@ -11,17 +12,18 @@ import sys
 import tempfile
 from pathlib import Path
 
+from tests.prove.backfill import prove_backfill
 from tests.prove.faults import prove_full_disk, prove_read_only, prove_suspended
 from tests.prove.kill import prove_kills
 from tests.prove.report import Report
 from tests.prove.servo import prove_dev_kills
 
-SECTIONS = ("kill", "servo", "simulation", "faults", "pytest")
+SECTIONS = ("kill", "servo", "backfill", "simulation", "faults", "pytest")
 
 
 def simulation(report: Report, quick: bool) -> None:
     engine = ["--world", "engine", "--seeds", "60" if quick else "1000"]
-    runs = ["--world", "runs", "--seeds", "200" if quick else "2000"]
+    runs = ["--world", "runs", "--seeds", "100" if quick else "2000"]
     for arguments in (engine, runs, ["--sweep"], ["--mutants"]):
         command(report, f"simulation {' '.join(arguments)}", "tests.simulation", *arguments)
 
@@ -53,6 +55,10 @@ def main() -> int:
             kills = 6 if options.quick else 30
             with report.section(f"kill test of `arco dev`: 200 tasks, {kills} processes killed"):
                 prove_dev_kills(_below(folder, "servo"), kills, report)
+        if "backfill" in chosen:
+            days = 60 if options.quick else 1000
+            with report.section(f"backfill on Spark: 3 assets of {days} days, everything killed half-way"):
+                prove_backfill(_below(folder, "backfill"), days, report)
         if "simulation" in chosen:
             simulation(report, options.quick)
         if "faults" in chosen:
@@ -63,7 +69,8 @@ def main() -> int:
             with report.section("a disk that turns read-only"):
                 prove_read_only(_below(folder, "read-only"), report)
         if "pytest" in chosen:
-            command(report, "tests marked prove", "pytest", "-q", "-m", "prove", "tests")
+            marked = "prove and not minutes" if options.quick else "prove"
+            command(report, f"tests marked {marked}", "pytest", "-q", "-m", marked, "tests")
     finally:
         if not options.keep:
             shutil.rmtree(folder, ignore_errors=True)

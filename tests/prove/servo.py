@@ -5,12 +5,9 @@ ran, whatever the state says. In the end the run has succeeded, every task is do
 success was in the log.
 """
 
-import json
 import os
 import random
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from datetime import datetime
@@ -19,6 +16,7 @@ from pathlib import Path
 from arco.client import Client
 from arco.core import ArcoError
 from arco.wire import RunRequestBody
+from tests.prove.dev import Dev
 from tests.prove.report import Report
 
 __all__ = ["prove_dev_kills"]
@@ -57,76 +55,6 @@ for layer in range(DEPTH):
 """
 
 
-class Dev:
-    """`arco dev` in a process of its own, and everything it started."""
-
-    def __init__(self, folder: Path, marks: Path) -> None:
-        self._folder = folder
-        self._marks = marks
-        self._process: subprocess.Popen[bytes] | None = None
-        self.url = ""
-        self.starts = 0
-
-    def start(self) -> None:
-        told = self._folder / f"dev-{self.starts}.log"
-        self.starts += 1
-        with told.open("wb") as output:
-            self._process = subprocess.Popen(
-                [sys.executable, "-m", "arco.cli", "dev", "--json", "--slots", "4", "--no-reload"],
-                cwd=self._folder,
-                env={**os.environ, "MARKS": str(self._marks), "ARCO_LISTEN": "127.0.0.1:0"},
-                stdout=subprocess.PIPE,
-                stderr=output,
-                start_new_session=True,
-            )
-        assert self._process.stdout is not None
-        first = self._process.stdout.readline()
-        if not first:
-            raise RuntimeError(f"arco dev did not start; see {told}")
-        self.url = json.loads(first)["url"]
-
-    @property
-    def pid(self) -> int:
-        assert self._process is not None
-        return self._process.pid
-
-    def family(self) -> dict[str, list[int]]:
-        """Processes by what they are."""
-        workers = _children(self.pid)
-        drivers = [driver for worker in workers for driver in _children(worker)]
-        return {"server": [self.pid], "worker": workers, "driver": drivers}
-
-    def ended(self) -> bool:
-        return self._process is None or self._process.poll() is not None
-
-    def reap(self) -> None:
-        if self._process is not None:
-            self._process.wait()
-            if self._process.stdout is not None:
-                self._process.stdout.close()
-
-    def stop(self) -> None:
-        if self._process is not None and self._process.poll() is None:
-            self._process.send_signal(signal.SIGTERM)
-            try:
-                self._process.wait(60)
-            except subprocess.TimeoutExpired:
-                self._process.kill()
-        self.reap()
-
-
-def _children(pid: int) -> list[int]:
-    found: list[int] = []
-    for path in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            fields = path.read_text().rpartition(")")[2].split()
-        except OSError:
-            continue
-        if int(fields[1]) == pid and fields[0] != "Z":
-            found.append(int(path.parent.name))
-    return found
-
-
 def prove_dev_kills(
     folder: Path, kills: int, report: Report, *, width: int = 10, depth: int = 20, seed: int = 0
 ) -> None:
@@ -137,7 +65,7 @@ def prove_dev_kills(
     project = folder / "project"
     project.mkdir()
     (project / "pipeline.py").write_text(PIPELINE.format(width=width, depth=depth))
-    dev = Dev(project, marks)
+    dev = Dev(project, {"MARKS": str(marks)}, "--slots", "4")
     dev.start()
     try:
         run_id = _triggered(dev)

@@ -22,7 +22,8 @@ from typing import Any, Protocol
 import msgspec
 import pyarrow as pa
 
-from arco.assets import Retries
+from arco import not_null
+from arco.assets import Dimension, Engine, Retries, TimePartitions
 from arco.core import DAY, HOUR, Conflict, NotFound, new_ulid
 from arco.domains.catalog import (
     AddColumn,
@@ -50,17 +51,35 @@ from arco.domains.deployments import DEPLOYMENTS_TABLE, AddPartitions, DropParti
 from arco.domains.execution import (
     MATERIALIZATION_COMPLETED,
     MATERIALIZATION_FAILED,
+    MATERIALIZATIONS,
     ColumnStats,
     DataFile,
+    DeleteVersions,
+    ExpireVersions,
     MaterializationCompleted,
     MaterializationFailed,
+    QuarantineVersion,
+    RefreshStatistics,
+    ReleaseVersion,
+    RetentionPolicy,
+)
+from arco.domains.lineage import (
+    CaptureMethod,
+    ColumnInfluence,
+    ColumnLineage,
+    ColumnMapping,
+    ColumnRef,
+    Confidence,
+    ConfidenceReason,
+    TransformType,
 )
 from arco.domains.orchestration import (
     ACTIVE_RUNS,
     WORKSPACE,
     ConfirmDispatch,
+    FinishTask,
     Outcome,
-    ReapAttempt,
+    ReapAttempts,
     RequestDispatch,
     TriggerRun,
     dispatch_id,
@@ -81,7 +100,7 @@ from arco.state import (
 )
 from arco.storage import MemoryStore, Role, Scope, Store
 from tests.doubles import FakeRuntime, run
-from tests.servo.world import ASKED, World, project
+from tests.servo.world import ASKED, WORKER, World, project, result_of
 
 __all__ = ["SCOPE", "record", "summary"]
 
@@ -89,8 +108,9 @@ HERE = Path(__file__).parent
 SCOPE = Scope("acme", "prod")
 
 
-Columns = dict[str, list[str]]
-"""Of each table, the columns that a release had: later ones may add some, which its digests do not cover."""
+Fields = dict[str, Any]
+"""By column, and within structs and lists of them by field: what a release had. Later ones may add some, which its
+digests do not cover."""
 
 
 class Source(Protocol):
@@ -99,14 +119,36 @@ class Source(Protocol):
     async def scan(self, table: Table) -> pa.Table: ...
 
 
-async def summary(definition: Definition, source: Source, columns: Columns) -> dict[str, Any]:
+async def summary(definition: Definition, source: Source, columns: dict[str, Fields]) -> dict[str, Any]:
     """Rows and digest of each table that `columns` names."""
     found: dict[str, Any] = {}
     for name, mine in columns.items():
         table = definition.tables[name]
-        data = await source.scan(table)
-        found[name] = {"rows": data.num_rows, "digest": digest_rows(table, data.select([*mine, "_position"]))}
+        data = (await source.scan(table)).select([*mine, "_position"])
+        for place, (column, fields) in enumerate(mine.items()):
+            kind = _only(data.schema.field(column).type, fields)
+            if kind != data.schema.field(column).type:
+                data = data.set_column(place, column, pa.array(data.column(column).to_pylist(), kind))
+        found[name] = {"rows": data.num_rows, "digest": digest_rows(table, data)}
     return found
+
+
+def _fields(kind: pa.DataType) -> Fields:
+    """The fields of a type, at every depth; nothing for what has none."""
+    if pa.types.is_list(kind):
+        return _fields(kind.value_type)
+    return {field.name: _fields(field.type) for field in kind} if pa.types.is_struct(kind) else {}
+
+
+def _only(kind: pa.DataType, fields: Fields) -> pa.DataType:
+    """The type with no other fields than these."""
+    if pa.types.is_list(kind):
+        return pa.list_(_only(kind.value_type, fields))
+    if pa.types.is_struct(kind):
+        return pa.struct(
+            [(field.name, _only(field.type, fields[field.name])) for field in kind if field.name in fields]
+        )
+    return kind
 
 
 def record() -> dict[str, bytes]:
@@ -121,12 +163,16 @@ async def _record() -> dict[str, bytes]:
     workspace = await Workspace.open(store, SCOPE, runtime, compact=False, cadence=Cadence(fan_in=4))
     await _work_on_catalog(workspace, runtime)
     await _work_on_runs(workspace, runtime, store)
+    await _work_on_batches(workspace, runtime, store)
     await _work_on_activity(workspace, runtime)
     expected: dict[str, Any] = {}
     for definition in DEFINITIONS:
         log = workspace.logs[definition.log]
         published = await log.snapshot()
-        columns = {name: list(table.columns) for name, table in sorted(definition.tables.items())}
+        columns = {
+            name: {field.name: _fields(field.type) for field in table.schema if field.name in table.columns}
+            for name, table in sorted(definition.tables.items())
+        }
         chain = await verify_chain(log.follower.sequence, log.place)
         expected[definition.log] = {
             "chain": {"segments": chain.segments, "events": chain.events, "sha256": chain.link.sha256},
@@ -272,7 +318,7 @@ async def _work_on_runs(workspace: Workspace, runtime: FakeRuntime, store: Store
         await world.finish(claimed, outcome, retryable=True)
     cancelled = await world.trigger(max_parallelism=1)
     (claimed,) = await world.claim()
-    await workspace.decide("activity", ReapAttempt(claimed.attempt_id, "silent"), actor="servo")
+    await workspace.decide("activity", ReapAttempts((claimed.attempt_id,), "silent"), actor="servo")
     (claimed,) = await world.claim(wait=30)
     await world.servo.runs.cancel(cancelled, "enough", ASKED)
     await world.finish(claimed, Outcome.CANCELLED)
@@ -291,6 +337,49 @@ async def _work_on_runs(workspace: Workspace, runtime: FakeRuntime, store: Store
     again = await prepare_deploy(workspace, first)
     before = (await workspace.logs["catalog"].replica.rows(DEPLOYMENTS_TABLE, WORKSPACE))[0].deployment_id
     await deploy(workspace, again, actor="ann", rollback_of=before)
+
+
+async def _work_on_batches(workspace: Workspace, runtime: FakeRuntime, store: Store) -> None:
+    """A backfill on Spark: claimed together, one lost with its driver, the rest told together with how it ran."""
+    world = World(workspace, runtime, store)
+    days = (Dimension("date", TimePartitions("0 0 * * *", "2025-12-01")),)
+    made = project(
+        {"lake.a": [], "lake.b": ["lake.a"]},
+        engine=Engine.SPARK,
+        partitions=days,
+        checks=(not_null("id", warn=1, error=5, samples=3),),
+        spark_conf={"spark.sql.shuffle.partitions": "2"},
+        one_plan=True,
+    )
+    await world.deploy(made)
+    await world.trigger(window="2025-12-01..2025-12-06", batch=4)
+    claimed = await world.claim()
+    lost = tuple(envelope.attempt_id for envelope in claimed[:2])
+    await workspace.decide("activity", ReapAttempts(lost, "the driver died"), actor="servo")
+    claimed = claimed[2:]
+    while claimed:
+        results = [_made_together(result_of(envelope, runtime.now())) for envelope in claimed]
+        await world.servo.work.finish(results, WORKER)
+        claimed = await world.claim(wait=60)
+
+
+def _made_together(result: FinishTask) -> FinishTask:
+    """A result as Spark's: how its batch ran, and what its columns are made of."""
+    columns = ColumnLineage(
+        CaptureMethod.PLAN_INTROSPECTION,
+        Confidence.MEDIUM,
+        ConfidenceReason.PLAN_INTROSPECTION,
+        coverage=1.0,
+        mappings=(ColumnMapping(ColumnRef("x"), (ColumnRef("x"),), TransformType.AGGREGATE, reason="a UDF"),),
+        influences=(ColumnInfluence((ColumnRef("date"),), TransformType.GROUP_BY),),
+        reason="one of its functions is somebody's own",
+    )
+    outputs = tuple(msgspec.structs.replace(output, plan="together") for output in result.outputs)
+    lineage = result.lineage
+    if lineage is not None:
+        edges = tuple(msgspec.structs.replace(edge, column_lineage=columns) for edge in lineage.edges)
+        lineage = msgspec.structs.replace(lineage, edges=edges)
+    return msgspec.structs.replace(result, outputs=outputs, lineage=lineage)
 
 
 async def _work_on_activity(workspace: Workspace, runtime: FakeRuntime) -> None:
@@ -343,6 +432,16 @@ async def _work_on_activity(workspace: Workspace, runtime: FakeRuntime) -> None:
     await facts(new(completed("sales.orders", "2026-01-04", 1, status="quarantined", run_id="run-3")))
     await facts(new(completed("sales.orders", "2026-01-05", 1, status="mislaid")))  # rejected by the fold
     await facts(failed("finance.ledger", "2026-02-01", "division by zero", "run-4"))
+    bad = completed("sales.orders", "2026-01-06", 2, run_id="run-5")
+    await facts(new(bad))
+    await workspace.decide("activity", QuarantineVersion(bad.asset_id, bad.materialization_id, "too few"), actor="ann")
+    await workspace.decide("activity", ReleaseVersion(bad.asset_id, bad.materialization_id, "a holiday"), actor="bob")
+    await workspace.decide("activity", RefreshStatistics(bad.asset_id, bad.materialization_id, bad.files), actor="ann")
+    policy = RetentionPolicy(min_versions=1, max_versions=1)
+    older = await _older(workspace, late)
+    await workspace.decide("activity", ExpireVersions(late.asset_id, older, policy), actor="ann")
+    runtime.suspend(25 * 3600)
+    await workspace.decide("activity", DeleteVersions(late.asset_id, older, policy), actor="ann")
     await compactor.publish()
     runtime.suspend(40 * 86_400)
     oldest = runtime.now() - 40 * DAY - HOUR
@@ -351,6 +450,13 @@ async def _work_on_activity(workspace: Workspace, runtime: FakeRuntime) -> None:
     await facts(new(completed("sales.customers", "2025-01-01", 7, completed_at=runtime.now() - 400 * DAY)))  # too old
     await compactor.compact()
     await facts(new(completed("sales.orders", "2026-02-11", 11)))  # in the log, not yet published
+
+
+async def _older(workspace: Workspace, version: MaterializationCompleted) -> tuple[str, ...]:
+    """The versions that came before one."""
+    rows = await workspace.logs["activity"].replica.rows(MATERIALIZATIONS, version.asset_id)
+    mine = [row.materialization_id for row in rows if row.partition_id == version.partition_id]
+    return tuple(name for name in mine if name != version.materialization_id)
 
 
 def main(arguments: Sequence[str]) -> int:

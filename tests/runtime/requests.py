@@ -9,8 +9,9 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from itertools import pairwise
-from typing import TypeVar
+from typing import Any, TypeVar
 
+import msgspec
 from fastapi import Response
 
 from arco.api import Door, Host
@@ -21,11 +22,13 @@ from arco.api.routes._columns import alter_table
 from arco.api.routes._events import post_events
 from arco.api.routes._lineage import get_lineage
 from arco.api.routes._tables import create_table, drop_table, get_table, list_tables_route, rename_table
+from arco.assets import Dimension, Engine, StaticPartitions
 from arco.catalog import NOW
 from arco.core import Conflict, new_ulid
 from arco.domains.access import UserRole
 from arco.domains.catalog import NAMESPACES, TABLES, CreateNamespace
 from arco.domains.execution import PARTITIONS
+from arco.domains.orchestration import ReapAttempts
 from arco.log import NewEvent
 from arco.runtime import DEFINITIONS, Workspace, init_workspace
 from arco.servo import Asked, Envelope, Mode, RunRequest, Servo, deploy, open_envelope, prepare_deploy
@@ -35,7 +38,7 @@ from arco.storage import MemoryStore, Role, Store
 from arco.wire import ColumnAdd, ColumnSpec, EventBatch, EventIn, TableAlter, TableCreate, TableInfo, TableRename
 from tests.doubles import FakeRuntime
 from tests.runtime.world import SCOPE, Counted, made, run
-from tests.servo.world import SECRET, WORKER, chain, fan, project, result_of
+from tests.servo.world import SECRET, WORKER, callback, chain, fan, project, result_of
 from tests.state.toy import SET, NoteSet, toy
 
 __all__ = ["COLUMNS", "MEASURES", "measure_all", "render"]
@@ -253,8 +256,8 @@ class Servos:
         self.servo = Servo(b.workspace, SECRET)
         self._b = b
 
-    async def deploy(self, edges: Mapping[str, Iterable[str]]) -> None:
-        plan = await prepare_deploy(self._b.workspace, project(dict(edges)))
+    async def deploy(self, edges: Mapping[str, Iterable[str]], **fields: Any) -> None:
+        plan = await prepare_deploy(self._b.workspace, project(dict(edges), **fields))
         await deploy(self._b.workspace, plan, actor="me")
 
     @property
@@ -264,15 +267,21 @@ class Servos:
     async def plan(self) -> None:
         await self.servo.runs.plan(self._all)
 
-    async def trigger(self) -> None:
-        await self.servo.runs.trigger(self._all, Asked("me"))
+    async def trigger(self, **partitions: str) -> None:
+        await self.servo.runs.trigger(msgspec.structs.replace(self._all, partitions=partitions), Asked("me"))
 
     async def claim(self, slots: int = 1, wait: float = 0.0) -> list[Envelope]:
         return [self._opened(data) for data in await self.servo.work.claim(WORKER, slots, wait)]
 
     async def finish(self, envelope: Envelope, slots: int = 0) -> list[Envelope]:
         result = result_of(envelope, self._b.runtime.now())
-        return [self._opened(data) for data in await self.servo.work.finish(result, WORKER, slots)]
+        done = await self.servo.work.finish([result], WORKER, slots)
+        return [self._opened(data) for data in done.envelopes]
+
+    async def finish_batch(self, envelopes: list[Envelope]) -> None:
+        now = self._b.runtime.now()
+        done = await self.servo.work.finish([result_of(envelope, now) for envelope in envelopes], WORKER)
+        assert done.refused == {}
 
     async def idle(self) -> None:
         for _ in range(30):
@@ -307,7 +316,7 @@ async def orchestration(runtime: FakeRuntime, base: Store) -> dict[str, Counts]:
         await count("plan and trigger a run", servos.trigger)
         await count("first claim of a process", servos.claim)
         (first,) = await count("claim a task", servos.claim)
-        await count("a sign of life, where the log is owned", partial(servos.servo.work.beat_here, first.attempt_id))
+        await count("a sign of life, where the log is owned", partial(servos.servo.work.beat_here, [callback(first)]))
         (second,) = await count(
             "the result of a task, and the next one claimed with it", partial(servos.finish, first, 1)
         )
@@ -325,6 +334,19 @@ async def orchestration(runtime: FakeRuntime, base: Store) -> dict[str, Counts]:
             lambda: asyncio.gather(*(servos.finish(envelope, 1) for envelope in claimed)),
         )
         assert sum(map(len, gathered)) == 50
+        await _work_off(servos)
+        many = Dimension("k", StaticPartitions(tuple(f"k{number:02d}" for number in range(50))))
+        await servos.deploy({"n.jobs": []}, partitions=(many,), engine=Engine.SPARK)
+        await servos.trigger(k="*")
+        batch = await count("claim a batch of 50 tasks", servos.claim)
+        assert len({envelope.batch_id for envelope in batch}) == 1
+        alive = [callback(envelope) for envelope in batch]
+        await count("signs of life of a batch", partial(servos.servo.work.beat_here, alive))
+        await count("the results of a batch of 50 tasks", partial(servos.finish_batch, batch))
+        await servos.trigger(k="*")
+        batch = await servos.claim()
+        lost = ReapAttempts(tuple(envelope.attempt_id for envelope in batch), "its driver died")
+        await count("a batch of 50 tasks is lost", partial(b.workspace.decide, "activity", lost, actor="servo"))
     return found
 
 

@@ -53,6 +53,9 @@ def test_the_promises_of_the_design_hold() -> None:
         assert requests(append) == {"create": 1}
     for gathered in ("claim 50 tasks", "the results of 50 tasks at once, each with the next one"):
         assert requests(gathered) == {"create": 1}
+    for gathered in ("claim a batch of 50 tasks", "the results of a batch of 50 tasks", "a batch of 50 tasks is lost"):
+        assert requests(gathered) == {"create": 1}
+    assert requests("signs of life of a batch") == {}
     for nothing in ("a sign of life, where the log is owned", "claim, and nothing is ready"):
         assert requests(nothing) == {}
     assert requests("a worker waits ten minutes for a task, asking anew every twenty seconds") == {}

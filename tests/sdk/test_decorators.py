@@ -21,6 +21,7 @@ from arco import (
     dynamic,
     external_asset,
     hourly,
+    incremental,
     latest,
     multi_asset,
     observable,
@@ -36,6 +37,7 @@ from arco.assets import (
     All,
     AssetKind,
     Backoff,
+    CorruptRecords,
     Custom,
     Dependency,
     Dimension,
@@ -43,6 +45,8 @@ from arco.assets import (
     Offset,
     SchemaColumn,
     SecretRef,
+    Source,
+    SourceFormat,
     StaticPartitions,
     TimePartitions,
     Window,
@@ -160,10 +164,10 @@ def test_several_assets_of_one_function() -> None:
 def test_queries() -> None:
     @sql_asset(partitions=daily("2025-01-01"))
     def totals(orders: str) -> str:
-        return f"select count(*) from {orders} where day = $date"
+        return f"select count(*) from {orders} where day = :date"
 
     assert totals.definition.kind is AssetKind.SQL
-    assert totals.definition.sql == "select count(*) from orders where day = $date"
+    assert totals.definition.sql == "select count(*) from orders where day = :date"
     assert totals.definition.dependencies == (Dependency("orders", "orders"),)
     text = sql_asset(name="simple", sql="select * from o", ins={"o": "sales.orders"}, deps=["sales.first"])
     assert text.definition.sql == "select * from o"
@@ -178,6 +182,11 @@ def test_what_others_make() -> None:
     assert outside.definition.function == ""
     assert outside.definition.line > 0
     assert outside.definition.file == HERE
+
+    files = external_asset("files", path="landing/files/*.csv", format="csv", options={"sep": ";", "header": False})
+    assert files.definition.source == Source(
+        "landing/files/*.csv", SourceFormat.CSV, {"header": "false", "sep": ";"}, CorruptRecords.FAIL
+    )
 
     @observable
     def watched(context: Context) -> str:
@@ -232,6 +241,9 @@ def _decorated(**arguments: Any) -> Callable[[], object]:
     return make
 
 
+def plain_one() -> None: ...
+
+
 def _bare(decorate: Callable[..., Any], function: Callable[..., Any]) -> Callable[[], object]:
     return lambda: decorate(function)
 
@@ -283,6 +295,12 @@ def two(one: object, two: object) -> bool:
         (lambda: sql_asset(sql="select 1"), "has no name; give name="),  # type: ignore[call-overload]
         (lambda: sql_asset(sql=" ", name="x"), "the SQL text is empty"),
         (lambda: external_asset("x", checks=[]), "external_asset has no argument 'checks'"),
+        (lambda: external_asset("x", format="csv"), "without a path; give path="),
+        (lambda: external_asset("x", path="landing/x.csv"), "the files have no format; write format='csv' or 'json'"),
+        (lambda: external_asset("x", path="landing/x", format="xml"), "there is no format 'xml'"),
+        (lambda: external_asset("x", path="landing/x", format="csv", corrupt="skip"), "corrupt is 'skip'; use fail"),
+        (_bare(asset(column_lineage=["a"]), plain_one), "column_lineage of .* is no dictionary"),  # type: ignore[call-overload]
+        (_bare(asset(column_lineage={"a": [1]}), plain_one), "something else than texts"),  # type: ignore[list-item]
         (_bare(check, two), "has 2 parameters for data"),
         (_bare(check(severity="bad"), with_parameter), "the severity 'bad'; use info, warning, error, critical"),
         (_bare(check(assets="x"), with_parameter), "check has no argument 'assets'; did you mean asset"),  # type: ignore[call-overload]
@@ -341,3 +359,19 @@ def test_drivers_find_what_a_module_defines() -> None:
         find_asset(__name__, "tested.never")
     with pytest.raises(NotFound, match="deploy the project again"):
         find_check(__name__, "tested.first", "never")
+
+
+def test_a_dependency_may_be_incremental() -> None:
+    @asset(engine="spark", ins={"events": incremental("raw.events", all_partitions())})
+    def merged(events: object) -> object:
+        return events
+
+    assert merged.definition.dependencies == (Dependency("raw.events", "events", {"": All()}, incremental=True),)
+
+
+def test_column_lineage_is_sorted_and_a_single_source_needs_no_list() -> None:
+    @asset(column_lineage={"b": "raw.y", "a": ["raw.z", "raw.x", "raw.z"], "c": []})
+    def made(raw: object) -> object:
+        return raw
+
+    assert made.definition.column_lineage == {"a": ("raw.x", "raw.z"), "b": ("raw.y",), "c": ()}

@@ -4,7 +4,7 @@ import hashlib
 
 import msgspec
 
-from arco.assets import Dimension, Offset, Project, StaticPartitions, TimePartitions, Window
+from arco.assets import Dimension, Engine, Offset, Project, StaticPartitions, TimePartitions, Window
 from arco.domains.orchestration.plan import Plan
 from arco.servo._planner import make_plan
 from arco.servo._planning_state import PlanningState
@@ -28,11 +28,13 @@ def example() -> tuple[Project, PlanningState, RunRequest]:
         asset("core.y", "core.orders", unit="core.both", partitions=[DAILY]),
         asset("mart.names", partitions=[odd]),
         asset("mart.all", "core.x", "mart.names", dep("raw.events", "")),
+        asset("mart.jobs", "core.orders", partitions=[DAILY, REGION], engine=Engine.SPARK),
     )
     request = RunRequest(
         "*",
         {"date": "2026-01-03..2026-01-05", "region": "*", "hour": "*", "name": "*"},
         at=AT,
+        batch=4,
         tags={"b": "2", "a": "1"},
     )
     first = RunRequest("+core.window", {"date": "2026-01-01..2026-01-04", "region": "*"}, at=AT)

@@ -32,12 +32,12 @@ from arco.domains.orchestration import (
 )
 from arco.runtime import Workspace, init_workspace
 from arco.runtime._log import BOUND
-from arco.servo import EmbeddedQueue, EndRun, Reap, Servo, Watch, Watched, WorkerId, reconcile
+from arco.servo import Beat, EmbeddedQueue, EndRun, Reap, Servo, Watch, Watched, WorkerId, reconcile
 from arco.servo._controllers import CANCEL_GRACE, GRACE
 from arco.servo._loop import LISTENING, Controllers
 from arco.storage import MemoryStore
 from tests.doubles import START, FakeRuntime, FaultyStore, run
-from tests.servo.world import ASKED, SCOPE, SECRET, WORKER, World, chain, fan, project, run_world
+from tests.servo.world import ASKED, SCOPE, SECRET, WORKER, World, callback, chain, fan, project, run_world
 
 HOUR = 3600.0
 DEAD = 60.0 + GRACE
@@ -47,9 +47,25 @@ DEAD = 60.0 + GRACE
 # Rows and watches
 
 
-def claim_row(number: int, heartbeat: float, timeout: float | None, run_id: str) -> ClaimRow:
-    name = f"attempt-{number:02d}"
-    return ClaimRow(WORKSPACE, name, run_id, f"t{number}", 1, "w1", "s1", START, heartbeat, timeout)
+def claim_row(number: int, heartbeat: float, timeout: float | None, size: int = 1) -> list[ClaimRow]:
+    """The claims of a batch, or of one task that is alone."""
+    run_id, batch_id = f"run-{number % 3:02d}", f"attempt-{number:02d}-0" if size > 1 else None
+    return [
+        ClaimRow(
+            WORKSPACE,
+            f"attempt-{number:02d}-{index}",
+            run_id,
+            f"t{number}-{index}",
+            1,
+            "w1",
+            "s1",
+            START,
+            heartbeat,
+            timeout,
+            batch_id,
+        )
+        for index in range(size)
+    ]
 
 
 def run_row(number: int, state: str, deadline: int | None) -> ActiveRunRow:
@@ -57,9 +73,9 @@ def run_row(number: int, state: str, deadline: int | None) -> ActiveRunRow:
 
 
 seconds = st.floats(0.0, 1000.0).map(lambda value: round(value, 3))
-claims_drawn = st.lists(st.tuples(st.sampled_from((1.0, 15.0, 60.0)), st.none() | seconds), max_size=6).map(
-    lambda drawn: [claim_row(n, beat, limit, f"run-{n % 3:02d}") for n, (beat, limit) in enumerate(drawn)]
-)
+claims_drawn = st.lists(
+    st.tuples(st.sampled_from((1.0, 15.0, 60.0)), st.none() | seconds, st.integers(1, 3)), max_size=6
+).map(lambda drawn: [row for number, given in enumerate(drawn) for row in claim_row(number, *given)])
 runs_drawn = st.lists(
     st.tuples(
         st.sampled_from((RunState.PENDING, RunState.RUNNING, RunState.CANCELLING)),
@@ -109,7 +125,8 @@ def test_inv_3_the_same_rows_give_the_same_intents(situation: Situation, after: 
 def test_what_is_due_stays_due(situation: Situation, after: float, more: float) -> None:
     """Of attempts that are watched: one that nobody watches yet begins to be."""
     claims, runs, watch = situation
-    known = ([claim for claim in claims if claim.attempt_id in watch], runs, watch)
+    unseen = {claim.slot for claim in claims if claim.attempt_id not in watch}
+    known = ([claim for claim in claims if claim.slot not in unseen], runs, watch)
     earlier, _ = found_after(known, after)
     later, _ = found_after(known, after + more)
     assert earlier <= later
@@ -136,10 +153,15 @@ def test_nothing_is_given_up_within_the_time_of_what_was_seen(situation: Situati
     for intent in found_after(situation, after)[0]:
         if not isinstance(intent, Reap):
             continue
-        claim, seen = rows[intent.attempt_id], watch[intent.attempt_id]
-        silent = after - seen.seen >= claim.heartbeat_seconds + GRACE
-        late = claim.timeout_seconds is not None and after - seen.since >= claim.timeout_seconds + 2 * GRACE
-        ignored = seen.cancelled is not None and after - seen.cancelled >= CANCEL_GRACE
+        batch = [rows[attempt_id] for attempt_id in intent.attempt_ids]
+        assert batch == [claim for claim in claims if claim.slot == batch[0].slot]
+        seen = [watch[claim.attempt_id] for claim in batch]  # one that nobody watched keeps its whole batch
+        claim = batch[0]
+        silent = all(after - one.seen >= claim.heartbeat_seconds + GRACE for one in seen)
+        late = claim.timeout_seconds is not None and all(
+            after - one.since >= claim.timeout_seconds + 2 * GRACE for one in seen
+        )
+        ignored = all(one.cancelled is not None and after - one.cancelled >= CANCEL_GRACE for one in seen)
         assert silent or late or ignored
 
 
@@ -159,7 +181,7 @@ def test_after_a_restart_a_full_time_out_passes_first(
         before = reconcile([claim], (), watch.attempts, now=START, monotonic=began + full * part)
         assert before.intents == ()
         after = reconcile([claim], (), watch.attempts, now=START, monotonic=began + full + 0.001)
-        assert [intent.attempt_id for intent in after.intents if isinstance(intent, Reap)] == [claim.attempt_id]
+        assert [intent.attempt_ids for intent in after.intents if isinstance(intent, Reap)] == [(claim.attempt_id,)]
 
 
 @given(situations, seconds, st.integers(1, 1000))
@@ -175,8 +197,9 @@ def test_inv_9_nothing_is_done_while_the_rows_lag_behind_the_known_tail(
 def test_inv_9_that_nothing_happened_for_long_is_no_lag(situation: Situation, idle: float) -> None:
     claims, runs, watch = situation
     intents, _ = found_after(situation, idle)
-    overdue = {claim.attempt_id for claim in claims if claim.attempt_id in watch}
-    assert {intent.attempt_id for intent in intents if isinstance(intent, Reap)} == overdue
+    unseen = {claim.slot for claim in claims if claim.attempt_id not in watch}
+    overdue = {claim.attempt_id for claim in claims if claim.slot not in unseen}
+    assert {one for intent in intents if isinstance(intent, Reap) for one in intent.attempt_ids} == overdue
     timed = {row.run_id for row in runs if row.deadline is not None and row.state == RunState.RUNNING}
     assert {intent.run_id for intent in intents if isinstance(intent, EndRun)} == timed
 
@@ -190,7 +213,7 @@ def test_a_watch_follows_what_is_claimed_and_forgets_what_ended(
     assert set(watch.attempts) == {claim.attempt_id for claim in claims}
     for claim in claims[::2]:
         watch.note(claim.attempt_id, began + later)
-        assert watch.has_heard(claim.attempt_id, began) == (later > 0)
+        assert watch.has_heard([claim.attempt_id], began) == (later > 0)
     watch.follow(claims[::2], frozenset({"run-00"}), began + later)
     assert set(watch.attempts) == {claim.attempt_id for claim in claims[::2]}
     for claim in claims[::2]:
@@ -424,7 +447,7 @@ def test_a_process_that_stood_still_waits_a_full_time_out_again() -> None:
         world.runtime.suspend(8 * HOUR)
         await world.runtime.sleep(DEAD - LISTENING)
         assert await ends_of(world, run_id) == ["RUNNING"]
-        await world.servo.work.beat_here(claimed.attempt_id)
+        await world.servo.work.beat_here([callback(claimed)])
         await world.runtime.sleep(DEAD - LISTENING)
         assert await ends_of(world, run_id) == ["RUNNING"]
         await world.runtime.sleep(2 * LISTENING)
@@ -447,8 +470,8 @@ def test_what_shows_life_while_others_are_given_up_is_kept() -> None:
         async def slow(intent: Any) -> None:
             await carry_out(intent)
             await world.runtime.sleep(1)
-            (other,) = [envelope for envelope in claimed if envelope.attempt_id != intent.attempt_id]
-            await world.servo.work.beat_here(other.attempt_id)
+            (other,) = [envelope for envelope in claimed if envelope.attempt_id not in intent.attempt_ids]
+            await world.servo.work.beat_here([callback(other)])
             kept[other.task_key] = True
 
         controllers._carry_out = slow  # type: ignore[method-assign]
@@ -486,12 +509,10 @@ def test_an_attempt_that_was_claimed_elsewhere_is_not_told_that_it_is_over() -> 
         await other.workspace.logs["activity"].current()
         (claimed,) = await one.claim()
         assert await other.workspace.logs["activity"].replica.rows(CLAIMS, WORKSPACE) == []
-        assert not (await other.servo.work.beat_here(claimed.attempt_id)).cancel
+        assert await other.servo.work.beat_here([callback(claimed)]) == [Beat()]
         await one.finish(claimed, Outcome.FAILED)
         await other.runtime.sleep(BOUND + 1)
-        with pytest.raises(Conflict) as caught:
-            await other.servo.work.beat_here(claimed.attempt_id)
-        assert caught.value.details["code"] == STALE_ATTEMPT
+        assert await other.servo.work.beat_here([callback(claimed)]) == [Beat(stale=True)]
 
     several(work)
 

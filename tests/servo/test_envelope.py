@@ -5,7 +5,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from arco.assets import AssetDefinition, CheckDefinition, Dependency, Retries
+from arco.assets import (
+    AssetDefinition,
+    CheckDefinition,
+    CorruptRecords,
+    Dependency,
+    Retries,
+    SchemaColumn,
+    Source,
+    SourceFormat,
+)
 from arco.core import MINUTE, Invalid, Outdated, Unauthenticated
 from arco.servo._envelope import (
     Envelope,
@@ -46,7 +55,16 @@ ENVELOPE = Envelope(
     issued_at=NOW,
     expires_at=NOW + MINUTE,
     inputs=(
-        InputValue("B", "n.b", "b", True, "date: all", (InputPin("part_2", "", "N", (PinnedFile("data/x", 3, 10),)),)),
+        InputValue(
+            "B",
+            "n.b",
+            "b",
+            True,
+            "date: all",
+            (InputPin("part_2", "", "N", (PinnedFile("data/x", 3, 10),), "hash", True),),
+            Source("landing/x.csv", SourceFormat.CSV, {"sep": ";"}, CorruptRecords.DROP),
+            (SchemaColumn("id", "long", False, True),),
+        ),
     ),
     partition_key="date=d:2025-01-01",
     window_start=1,

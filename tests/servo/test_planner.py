@@ -2,10 +2,11 @@
 
 from typing import Any
 
+import msgspec
 import pytest
 
-from arco.assets import AssetKind, Retries
-from arco.core import Invalid
+from arco.assets import AssetKind, Dependency, Engine, Retries, Source, SourceFormat
+from arco.core import Invalid, PartitionKey
 from arco.domains.orchestration.plan import Pin, plan_fingerprint, task_id_of
 from arco.servo._estimates import estimate_plan
 from arco.servo._planner import make_plan
@@ -81,7 +82,10 @@ def test_an_input_without_a_good_version_is_a_skip_with_its_cure() -> None:
 def test_a_bad_version_is_named_as_the_reason() -> None:
     state = PlanningState(bad={id_of("s.b"): {part("s.b"): QUARANTINED}})
     (skip,) = plan(CHAIN, "s.c", state).skips
-    assert "it needs s.b, and its newest version is quarantined" in skip.reason
+    assert skip.reason == (
+        "cannot run: it needs s.b, and its newest version is quarantined; look at it with `arco quarantine show s.b` "
+        "and release it if it is right, or make that first with `arco run +s.c`"
+    )
 
 
 def test_what_cannot_run_takes_those_with_it_that_need_it() -> None:
@@ -163,6 +167,18 @@ def test_first_runs_and_bad_versions_say_so() -> None:
     assert first.tasks[0].reason == "selected by `s.b`; no version exists yet"
     state = good(("s.a", part("s.a"), Version("m1")), bad={id_of("s.b"): {part("s.b"): QUARANTINED}})
     assert plan(CHAIN, "s.b", state).tasks[0].reason == f"selected by `s.b`; {QUARANTINED}"
+
+
+def test_an_input_that_somebody_released_is_named_where_it_is_why() -> None:
+    released = frozenset({"m2"})
+    state = good(("s.a", part("s.a"), Version("m2")), released=released)
+    assert plan(CHAIN, "s.b", state).tasks[0].reason == "selected by `s.b`; no version exists yet; s.a was released"
+    assert plan(CHAIN, "s.b", state, mode=Mode.FORCE).tasks[0].reason == "selected by `s.b`; forced; s.a was released"
+    older = good(("s.a", part("s.a"), Version("m2")), ("s.b", part("s.b"), Version("n1", "1")), released=released)
+    changed = plan(CHAIN, "s.b", older).tasks[0].reason
+    assert changed == "selected by `s.b`; its inputs changed since materialization n1; s.a was released"
+    code = good(("s.a", part("s.a"), Version("m2")), ("s.b", part("s.b"), Version("n1", "0")), released=released)
+    assert plan(CHAIN, "s.b", code).tasks[0].reason == "selected by `s.b`; its code changed since materialization n1"
 
 
 def test_what_is_made_of_something_unknown_always_runs() -> None:
@@ -298,3 +314,27 @@ def test_dynamic_partitions_are_those_of_the_state() -> None:
     ]
     with pytest.raises(Invalid, match="no keys yet"):
         plan(made, partitions={"customer": "*"})
+
+
+def test_of_files_of_others_the_partitions_are_planned_and_no_versions() -> None:
+    files = Source("landing/{date}.csv", SourceFormat.CSV)
+    raw = asset("n.raw", kind=AssetKind.EXTERNAL, function="", partitions=(DAILY,), source=files)
+    made = project(raw, asset("n.a", dep("n.raw"), partitions=(DAILY,)))
+    first = plan(made, "n.a", partitions={"date": "2026-01-02"})
+    (given,) = first.tasks[0].inputs
+    assert given.is_source
+    assert given.pins == (Pin(part("n.raw", date=day(2)), PartitionKey({"date": day(2)}).canonical),)
+    known = good(("n.a", part("n.a", date=day(2)), Version("m1", "1", "some")))
+    again = plan(made, "n.a", known, partitions={"date": "2026-01-02"})
+    assert "whether n.raw changed is not known" in again.tasks[0].reason
+
+
+def test_a_plan_says_when_an_incremental_task_begins_from_scratch() -> None:
+    upstream = asset("n.raw", engine=Engine.SPARK)
+    made = asset("n.a", Dependency("n.raw", "raw", incremental=True), engine=Engine.SPARK)
+    both = project(upstream, made)
+    state = made_by(plan(both), both)
+    assert "from scratch" in task(plan(both, "n.a", state, mode=Mode.FORCE), "n.a").reason
+    assert "from scratch" not in task(plan(both, "n.a", state, mode=Mode.FORCE, rerun_of="r"), "n.a").reason
+    changed = project(upstream, msgspec.structs.replace(made, code_version="2"))
+    assert "from scratch" in task(plan(changed, "n.a", state), "n.a").reason

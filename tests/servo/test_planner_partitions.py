@@ -42,6 +42,75 @@ def test_partitions_apply_to_every_selected_asset_that_has_the_dimension() -> No
     ]
 
 
+def test_a_range_of_time_holds_for_every_dimension_of_time() -> None:
+    hours = Dimension("hour", TimePartitions("0 */12 * * *", "2026-01-01", values="time"))
+    made = project(asset("s.days", partitions=[DAILY, REGION]), asset("s.hours", partitions=[hours]), asset("s.whole"))
+    found = plan(made, partitions={"region": "eu"}, window="2026-01-02..")
+    assert {key.partition("[")[0] for key in keys(found)} == {"s.days", "s.hours", "s.whole"}
+    assert keys(plan(made, "s.days", partitions={"region": "us"}, window="..2026-01-02")) == [
+        "s.days[date=2026-01-01,region=us]",
+        "s.days[date=2026-01-02,region=us]",
+    ]
+    given = {"region": "us", "date": "2026-01-05"}
+    named = plan(made, "s.days,s.hours", partitions=given, window="2026-01-08T12:00Z..2026-01-08T12:00Z")
+    assert keys(named) == ["s.days[date=2026-01-05,region=us]", "s.hours[hour=2026-01-08T12:00Z]"]
+    for window, said in (("2026-01-02", "no range of time"), ("2027-01-01..", "outside the range"), ("x..", "no date")):
+        with pytest.raises(Invalid, match=said):
+            plan(made, "s.days", partitions={"region": "us"}, window=window)
+    with pytest.raises(Invalid, match="partitioned by time"):
+        plan(made, "s.whole", window="2026-01-02..")
+    with pytest.raises(Invalid, match="--partition region=KEY"):
+        plan(made, "s.days", window="2026-01-02..")
+
+
+def test_partitions_may_be_named_one_by_one() -> None:
+    made = project(asset("s.both", partitions=[DAILY, REGION]), asset("s.days", partitions=[DAILY]), asset("s.whole"))
+    found = plan(
+        made, partition_keys=("region=us,date=2026-01-04", "date=2026-01-02,region=eu", "date=2026-01-02,region=us")
+    )
+    assert keys(found) == [
+        "s.both[date=2026-01-02,region=eu]",
+        "s.both[date=2026-01-02,region=us]",
+        "s.both[date=2026-01-04,region=us]",
+        "s.days[date=2026-01-02]",
+        "s.days[date=2026-01-04]",
+        "s.whole",
+    ]
+    assert keys(plan(made, "s.days", partition_keys=("2026-01-03", "2026-01-01"))) == [
+        "s.days[date=2026-01-01]",
+        "s.days[date=2026-01-03]",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("selection", "given", "said"),
+    [
+        ("s.both", "2026-01-02", "which date is meant; write date=KEY, region=KEY"),
+        ("s.both", "date=2026-01-02", "which region is meant"),
+        ("s.days", "date=2027-01-02", "outside the range"),
+        ("s.days", "region=eu", "which date is meant"),
+        ("s.days", "date=2026-01-02,date=2026-01-03", "names no partition"),
+        ("s.days", "date=", "names no partition"),
+        ("s.days", "2026-01-01,2026-01-02", "names no partition"),
+        ("s.days", "", "names no partition"),
+        ("s.whole", "2026-01-02", "no selected asset has partitions"),
+    ],
+)
+def test_a_partition_of_a_list_that_is_none_is_refused(selection: str, given: str, said: str) -> None:
+    made = project(asset("s.both", partitions=[DAILY, REGION]), asset("s.days", partitions=[DAILY]), asset("s.whole"))
+    with pytest.raises(Invalid, match=said):
+        plan(made, selection, partition_keys=(given,))
+
+
+def test_a_list_stands_alone() -> None:
+    made = project(asset("s.days", partitions=[DAILY]))
+    for more in ({"partitions": {"date": "*"}}, {"window": "2026-01-01.."}):
+        with pytest.raises(Invalid, match="one by one"):
+            plan(made, partition_keys=("2026-01-02",), **more)
+    with pytest.raises(TooLarge, match="one by one"):
+        plan(made, partition_keys=("x",) * 100_001)
+
+
 def test_each_asset_gets_those_that_exist_in_its_own_range() -> None:
     made = project(asset("s.old", partitions=[DAILY]), asset("s.young", partitions=[LATER]))
     assert keys(plan(made, partitions={"date": "2026-01-04..2026-01-05"})) == [

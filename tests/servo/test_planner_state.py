@@ -12,9 +12,11 @@ from arco.domains.quality import QUALITY, CheckExecuted, Gating
 from arco.log import Event
 from arco.servo._planning_state import (
     BLOCKED,
+    EXPIRED,
     NEVER_MADE,
     QUARANTINED,
     PlanningState,
+    Size,
     Version,
     read_planning_state,
 )
@@ -94,7 +96,12 @@ def read(*events: Event, detailed: bool = True, partitions: set[str] | None = No
 
 def test_the_newest_version_counts_and_says_how_it_came_about() -> None:
     state = read(made("m1"), made("m2", seconds=3), made("n1", "p2"), made("o1", asset="a2"))
-    assert state.versions["a1"] == {"p1": Version("m2", "c1", "f1", 3.0), "p2": Version("n1", "c1", "f1", 2.0)}
+    size = Size(1, 1)
+    assert state.versions["a1"] == {
+        "p1": Version("m2", "c1", "f1", 3.0, size),
+        "p2": Version("n1", "c1", "f1", 2.0, size),
+    }
+    assert state.usual_sizes == {"a1": size}
     assert state.versions["a2"] == {"p1": Version("o1")}
     assert (state.activity_position, state.catalog_position, state.dynamic) == ("7", "5", {"d": ("x",)})
 
@@ -118,6 +125,22 @@ def test_a_quarantined_version_is_passed_over_for_an_older_one() -> None:
     assert (state.versions["a1"], state.bad["a1"]) == ({}, {"p1": QUARANTINED})
 
 
+def test_a_released_version_is_good_and_known_as_released() -> None:
+    release = event(
+        "MaterializationReleased",
+        {"asset_id": "a1", "materialization_id": "m1", "reason": "fine"},
+        command="ReleaseVersion",
+    )
+    state = read(made("m1"), checked("m1", GatingAction.QUARANTINE), release, checked("m1", None, check="c2"))
+    assert (state.versions["a1"]["p1"].materialization_id, state.released) == ("m1", frozenset({"m1"}))
+    assert read(made("m1")).released == frozenset()
+
+
+def test_a_partition_whose_versions_have_expired_says_so() -> None:
+    gone = event("MaterializationsExpired", {"asset_id": "a1", "materialization_ids": ["m1"]}, command="ExpireVersions")
+    assert read(made("m1", status="quarantined"), gone).bad["a1"] == {"p1": EXPIRED}
+
+
 def test_a_failure_leaves_the_version_before_it_and_alone_is_no_version() -> None:
     assert read(made("m1"), failed()).versions["a1"]["p1"].materialization_id == "m1"
     assert read(failed()).bad["a1"] == {"p1": NEVER_MADE}
@@ -130,7 +153,8 @@ def test_a_blocked_version_is_passed_over_for_an_older_good_one(action: GatingAc
     assert state.versions["a1"]["p1"].materialization_id == "m1"
     assert state.versions["a1"]["p1"].code_version == ("c1" if detailed else "")
     alone = read(made("m2"), checked("m2", action), detailed=detailed)
-    assert (alone.versions["a1"], alone.bad["a1"]) == ({}, {"p1": BLOCKED})
+    why = QUARANTINED if action is GatingAction.QUARANTINE else BLOCKED
+    assert (alone.versions["a1"], alone.bad["a1"]) == ({}, {"p1": why})
 
 
 @pytest.mark.parametrize("action", [GatingAction.CONTINUE, GatingAction.WARN])

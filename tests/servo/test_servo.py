@@ -7,7 +7,7 @@ from arco.catalog import Points, parse_as_of
 from arco.core import Conflict
 from arco.domains.orchestration import RUNS, Outcome
 from arco.servo import WorkerId
-from tests.servo.world import ASKED, World, chain, fan, project, run_world
+from tests.servo.world import ASKED, World, callback, chain, fan, project, run_world
 
 
 def test_a_chain_runs_in_order_and_a_second_run_finds_nothing_to_do_but_its_root() -> None:
@@ -98,7 +98,7 @@ def test_a_silent_worker_is_given_up_after_its_time_and_a_beating_one_is_not() -
         (first,) = await world.claim()
         for _ in range(20):
             await world.runtime.sleep(30)
-            await world.servo.work.beat_here(first.attempt_id)
+            await world.servo.work.beat_here([callback(first)])
         kept = await world.states(run_id)
         assert kept == {"n.a0000": "RUNNING"}
         (second,) = await world.claim(wait=600)
@@ -118,7 +118,7 @@ def test_a_cancelled_run_begins_nothing_and_tells_what_runs_to_stop() -> None:
         await world.servo.runs.cancel(run_id, "enough", ASKED)
         assert await world.claim() == []
         between = (await world.run_row(run_id)).state
-        beat = await world.servo.work.beat_here(claimed.attempt_id)
+        (beat,) = await world.servo.work.beat_here([callback(claimed)])
         await world.finish(claimed, Outcome.CANCELLED)
         return beat.cancel, between, (await world.run_row(run_id)).state, await world.states(run_id)
 

@@ -19,12 +19,35 @@ from arco.domains.orchestration import (
     TaskRow,
 )
 from arco.runtime import Workspace, init_workspace
-from arco.servo import Asked, Envelope, RunRequest, Servo, WorkerId, deploy, open_envelope, prepare_deploy
+from arco.servo import (
+    Asked,
+    Callback,
+    Envelope,
+    Progress,
+    RunRequest,
+    Servo,
+    WorkerId,
+    deploy,
+    open_envelope,
+    prepare_deploy,
+)
 from arco.servo._envelope import inputs_fingerprint
 from arco.storage import MemoryStore, Scope, Store
 from tests.doubles import FakeRuntime, run
 
-__all__ = ["ASKED", "SCOPE", "SECRET", "WORKER", "World", "chain", "fan", "project", "result_of", "run_world"]
+__all__ = [
+    "ASKED",
+    "SCOPE",
+    "SECRET",
+    "WORKER",
+    "World",
+    "callback",
+    "chain",
+    "fan",
+    "project",
+    "result_of",
+    "run_world",
+]
 
 T = TypeVar("T")
 
@@ -32,6 +55,11 @@ SCOPE = Scope("acme", "prod")
 SECRET = b"s" * 32
 WORKER = WorkerId("w1", "s1")
 ASKED = Asked("tester")
+
+
+def callback(envelope: Envelope, progress: Progress | None = None) -> Callback:
+    """What a worker says of an attempt that is alive."""
+    return Callback(envelope.attempt_id, envelope.callback_token, progress)
 
 
 def project(edges: Mapping[str, Iterable[str]], **fields: Any) -> Project:
@@ -64,7 +92,12 @@ def fan(width: int) -> dict[str, list[str]]:
 
 
 def result_of(
-    envelope: Envelope, now: int, outcome: Outcome = Outcome.SUCCEEDED, *, retryable: bool = False
+    envelope: Envelope,
+    now: int,
+    outcome: Outcome = Outcome.SUCCEEDED,
+    *,
+    retryable: bool = False,
+    category: FailureCategory = FailureCategory.TRANSFORM_ERROR,
 ) -> FinishTask:
     """What a worker says at the end of an attempt."""
     common: dict[str, Any] = {
@@ -77,7 +110,7 @@ def result_of(
         "finished_at": now,
     }
     if outcome is not Outcome.SUCCEEDED:
-        failure = TaskFailure(FailureCategory.TRANSFORM_ERROR, "builtins.ValueError", "boom", retryable=retryable)
+        failure = TaskFailure(category, "builtins.ValueError", "boom", retryable=retryable)
         return FinishTask(**common, failure=failure if outcome is Outcome.FAILED else None)
     read = [
         (given.asset_id, pin.partition_id, pin.materialization_id) for given in envelope.inputs for pin in given.pins
@@ -136,7 +169,10 @@ class World:
         self, envelope: Envelope, outcome: Outcome = Outcome.SUCCEEDED, *, retryable: bool = False, slots: int = 0
     ) -> list[Envelope]:
         result = result_of(envelope, self.runtime.now(), outcome, retryable=retryable)
-        return [self.opened(data) for data in await self.servo.work.finish(result, WORKER, slots)]
+        done = await self.servo.work.finish([result], WORKER, slots)
+        for error in done.refused.values():
+            raise error
+        return [self.opened(data) for data in done.envelopes]
 
     async def work_off(self) -> list[str]:
         """Do everything that is ready, one task at a time; the tasks in the order in which they ran."""
@@ -159,7 +195,8 @@ def run_world(work: Callable[[World], Awaitable[T]], *, deployed: Project | None
     """What `work` returns in a fresh world, in no time."""
 
     async def go() -> T:
-        store, runtime = MemoryStore(), FakeRuntime()
+        runtime = FakeRuntime()
+        store = MemoryStore(runtime)
         await init_workspace(store, SCOPE, runtime)
         async with await Workspace.open(store, SCOPE, runtime) as workspace:
             world = World(workspace, runtime, store)

@@ -1,9 +1,18 @@
-"""Random projects and requests: chains, diamonds, fans, layers; retries, time-outs, limits."""
+"""Random projects and requests: chains, diamonds, fans, layers; retries, time-outs, limits; partitions and batches."""
 
 from dataclasses import dataclass
 from random import Random
 
-from arco.assets import AssetDefinition, Backoff, Dependency, Project, Retries
+from arco.assets import (
+    AssetDefinition,
+    Backoff,
+    Dependency,
+    Dimension,
+    Engine,
+    Project,
+    Retries,
+    StaticPartitions,
+)
 from arco.domains.orchestration import FailurePolicy
 from arco.servo import Mode, RunRequest
 
@@ -57,17 +66,29 @@ class Temper:
     retries: int
     timeouts: float
     heartbeat: float
+    partitions: tuple[Dimension, ...] = ()
+    """Of those assets that have any; they are made by Spark, so that they run in batches."""
 
 
 def draw_project(random: Random) -> Project:
     edges = random.choice(SHAPES)(random)
-    temper = Temper(random.choice((0, 1, 3)), random.choice((0.0, 0.3)), random.choice((5.0, 15.0, 40.0)))
+    keys = tuple(f"k{index}" for index in range(random.choice((2, 5, 9))))
+    batched = random.random() < 0.7
+    if batched:
+        edges = edges[:4]  # each is many tasks
+    temper = Temper(
+        random.choice((0, 1, 3)),
+        random.choice((0.0, 0.3)),
+        random.choice((5.0, 15.0, 40.0)),
+        (Dimension("k", StaticPartitions(keys)),) if batched else (),
+    )
     return Project(
         tuple(_asset(random, temper, index, above) for index, above in enumerate(edges)), code_sha256="0" * 64
     )
 
 
 def _asset(random: Random, temper: Temper, index: int, above: list[int]) -> AssetDefinition:
+    is_batched = bool(temper.partitions) and random.random() < 0.7
     return AssetDefinition(
         key=_key(index),
         function="pipeline:make",
@@ -82,6 +103,8 @@ def _asset(random: Random, temper: Temper, index: int, above: list[int]) -> Asse
         ),
         timeout_seconds=random.choice((20.0, 120.0)) if random.random() < temper.timeouts else None,
         heartbeat_seconds=temper.heartbeat,
+        partitions=temper.partitions if is_batched else (),
+        engine=Engine.SPARK if is_batched else Engine.PYTHON,
     )
 
 
@@ -96,8 +119,11 @@ def draw_request(random: Random, project: Project, at: int) -> RunRequest:
         random = Random(run_key)
     keys = [asset.key for asset in project.assets]
     selection = "*" if random.random() < 0.8 else random.choice((f"+{random.choice(keys)}", f"{random.choice(keys)}+"))
+    some = random.choice(("*", "*", "*", "k0..k1"))
     return RunRequest(
         selection=selection,
+        partitions={"k": some} if any(asset.partitions for asset in project.assets) else {},
+        batch=random.choice((0, 0, 0, 1, 2, 3)),
         mode=random.choice((Mode.STANDARD, Mode.FORCE)),
         failure_policy=random.choice(tuple(FailurePolicy)),
         max_parallelism=random.choice((0, 0, 1, 2)),

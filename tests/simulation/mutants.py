@@ -46,6 +46,8 @@ class Mutant:
     patches: Callable[[], list[Patch]]
     run: Callable[[int], Result] = run_seed
     """What runs a seed of the random world."""
+    first: int = 1
+    """The seed to begin with: what some mistakes need happens in few worlds."""
 
 
 @contextmanager
@@ -75,14 +77,14 @@ def _replace(target: Any, name: str, value: Any) -> None:
 def try_mutant(mutant: Mutant, tries: int = TRIES) -> tuple[int, str, str]:
     """How many seeds it took, which checker caught it and what it said; 0 seeds if it survived."""
     with _applied(mutant):
-        for seed in range(1, tries + 1):
+        for number, seed in enumerate(range(mutant.first, mutant.first + tries), 1):
             if mutant.scenario:
                 checker, text, _ = run_scenario(SCENARIOS[mutant.scenario], seed)
             else:
                 result = mutant.run(seed)
                 checker, text = result.checker, result.violation
             if checker:
-                return seed, checker, text
+                return number, checker, text
     return 0, "", ""
 
 

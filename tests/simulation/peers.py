@@ -4,13 +4,13 @@ Commands, questions for a publish and signs of life are calls on the network and
 of segments stays open until it breaks by chance or its other end dies, stands still or owns the log no more.
 """
 
-from collections.abc import AsyncGenerator, Callable, Coroutine
+from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
 from typing import Any
 
 from arco.core import Superseded, Unavailable
 from arco.log import Command, Place, Receipt, Subscription
 from arco.runtime import OpenLog
-from arco.servo import Beat, Servo
+from arco.servo import Beat, Callback, Servo
 from tests.simulation.network import Network, SimForwarder
 from tests.simulation.node import Node
 from tests.simulation.scheduler import Process, SimRuntime
@@ -55,13 +55,14 @@ class SimPeers:
         covered: int = await self._call(address, f"publish {place.log}", work)
         return covered
 
-    async def beat(self, address: str, place: Place, attempt_id: str, token: str) -> Beat:
-        async def work(plane: Plane) -> Beat:
-            plane.servo.check_callback(attempt_id, token)
-            return await plane.servo.work.beat_here(attempt_id)
+    async def beat(self, address: str, place: Place, attempts: Sequence[Callback]) -> list[Beat]:
+        async def work(plane: Plane) -> list[Beat]:
+            for attempt in attempts:
+                plane.servo.check_callback(attempt.attempt_id, attempt.token)
+            return await plane.servo.work.beat_here(attempts)
 
-        beat: Beat = await self._call(address, f"relay {attempt_id}", work)
-        return beat
+        heard: list[Beat] = await self._call(address, f"relay {attempts[0].attempt_id}", work)
+        return heard
 
     async def _call(self, address: str, what: str, work: Callable[[Plane], Coroutine[Any, Any, Any]]) -> Any:
         plane = self._find(address)

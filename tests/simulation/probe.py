@@ -89,6 +89,8 @@ RUN_FAULTS: dict[str, str] = {
     "wake-up lost": "a queue outside loses a message",
     "wake-up duplicated": "a queue outside delivers a message more than once",
     "dispatch repeated": "the same dispatch is asked for twice",
+    "driver dies": "a driver dies in the middle of a batch; some of its tasks were reported",
+    "deadly task": "a task kills whoever runs it, each time",
 }
 """What goes wrong in the world of whole runs."""
 
@@ -107,6 +109,11 @@ RUN_PATHS: dict[str, str] = {
     "claimed by a finish": "a result brought the next task with its answer",
     "beat relayed": "a sign of life was passed on to the owner",
     "dispatched outside": "a task went through a queue outside",
+    "claimed as a batch": "tasks were claimed together",
+    "batch split": "what was lost together went on in smaller batches",
+    "batch reaped": "all attempts of a batch were given up at once",
+    "stood alone": "a task that was planned in a batch was lost until it stood alone, and failed",
+    "told together": "results of a batch were one segment",
 }
 """What must have happened there for a set of seeds to prove something."""
 

@@ -4,16 +4,20 @@ It keeps its own small model of runs, tasks and attempts, which knows nothing of
 segment is created, so that the trace of a seed ends with its cause.
 """
 
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from arco.assets import Backoff, GatingAction
 from arco.core import SECOND
 from arco.domains.orchestration import (
+    LONE_LOSSES,
     MAX_LOSSES,
     AttemptReaped,
     DispatchEnqueued,
     DispatchRequested,
+    FailureCategory,
     FailurePolicy,
     Outcome,
     PlanCreated,
@@ -37,6 +41,9 @@ LIMITS = "capacity and parallelism are never exceeded"
 STOPPED = "nothing begins in a run that was cancelled or stopped"
 RETRIES = "no attempt begins before its time"
 DISPATCH = "a dispatch is noted once"
+BATCHES = "what is claimed together belongs together"
+SPLIT = "what was lost together goes on in halves"
+WHOLE = "a batch is claimed as far as it is ready"
 
 REGISTRY = DEFINITIONS[1].registry
 FINAL = (GatingAction.FAIL_TASK, GatingAction.FAIL_RUN)
@@ -60,11 +67,19 @@ class Attempt:
     ended_time: float = 0.0
     result: TaskFinished | None = None
     reason: str = ""
+    batch_id: str = ""
+    batch_tasks: int = 1
+
+    @property
+    def slot(self) -> str:
+        return self.batch_id or self.attempt_id
 
 
 @dataclass
 class TaskModel:
     task: Task
+    size: int = 1
+    """Tasks of the plan in the same batch."""
     attempts: list[Attempt] = field(default_factory=list)
 
     @property
@@ -80,7 +95,8 @@ class TaskModel:
         newest = self.newest
         assert newest is not None
         if newest.end == "REAPED":
-            return self.count("REAPED") >= MAX_LOSSES
+            most = MAX_LOSSES if self.size < 2 else self.size.bit_length() - 1 + LONE_LOSSES
+            return self.count("REAPED") >= most
         result = newest.result
         assert result is not None
         assert result.failure is not None
@@ -167,16 +183,59 @@ class Referee:
         self.standings: dict[int, Standing] = {0: Standing(frozenset(), frozenset(), frozenset())}
         """After each segment."""
         self.tail = 0
+        self.together: list[int] = []
+        """Results in each segment."""
 
     def segment(self, data: bytes, path: str) -> None:
         """A segment has landed."""
         segment = decode_segment(data, path)
+        batches: dict[str, list[tuple[TaskClaimed, int]]] = {}
+        """What was claimed together, and how often each had been lost by then."""
+        ready: dict[str, frozenset[str]] = {}
         for event in segment.events:
             self.facts.append((segment.header.received, event))
             payload = REGISTRY.decode(event.type, event.version, event.data)
+            if isinstance(payload, TaskClaimed):
+                slot = payload.batch_id or payload.attempt_id
+                if slot not in batches:
+                    ready[slot] = self._companions(payload)
+                lost = self.runs[payload.run_id].tasks[payload.task_key].count("REAPED")
+                batches.setdefault(slot, []).append((payload, lost))
             self._event(payload, segment.header.received)
+        for slot, claimed in batches.items():
+            claims, losses = zip(*claimed, strict=True)
+            self._check_batch(claims, set(losses), ready[slot])
+        self.together.append(sum(event.type == "TaskFinished" for event in segment.events))
         self.tail = segment.header.number
         self.standings[self.tail] = self._standing()
+
+    def _companions(self, event: TaskClaimed) -> frozenset[str]:
+        """What has never been tried and could be claimed with a task, as things stand before it is."""
+        run = self.runs[event.run_id]
+        model, states = run.tasks[event.task_key], run.states()
+        if not model.task.batch or model.attempts:
+            return frozenset()
+        return frozenset(
+            key
+            for key, other in run.tasks.items()
+            if other.task.batch == model.task.batch and states[key] == "READY" and not other.attempts
+        )
+
+    def _check_batch(self, claims: Sequence[TaskClaimed], losses: set[int], ready: frozenset[str]) -> None:
+        run = self.runs[claims[0].run_id]
+        models = [run.tasks[one.task_key] for one in claims]
+        keys = {one.task_key for one in claims}
+        names = {(one.run_id, one.worker, one.session, one.batch_tasks) for one in claims}
+        planned = {model.task.batch for model in models}
+        if len(names) > 1 or claims[0].batch_tasks != len(claims) or len(keys) != len(claims):
+            raise Violation(BATCHES, f"{sorted(keys)} were claimed as {claims[0].batch_tasks} by {len(names)}")
+        if len(claims) > 1 and (len(planned) > 1 or "" in planned):
+            raise Violation(BATCHES, f"{sorted(keys)} are of the batches {sorted(planned)}")
+        limit = max(1, models[0].size >> max(losses))
+        if len(claims) > 1 and (len(losses) > 1 or len(claims) > limit):
+            raise Violation(SPLIT, f"{len(claims)} of {models[0].size} were claimed after {sorted(losses)} losses")
+        if len(claims) < limit and not ready <= keys:
+            raise Violation(WHOLE, f"{sorted(ready - keys)} were left behind by {sorted(keys)}")
 
     def _standing(self) -> Standing:
         ready = set()
@@ -196,13 +255,17 @@ class Referee:
                 self.runs[event.run_id] = RunModel(event)
             case PlanCreated():
                 assert event.plan is not None
-                self.runs[event.run_id].tasks = {task.task_key: TaskModel(task) for task in event.plan.tasks}
+                sizes = Counter(task.batch for task in event.plan.tasks if task.batch)
+                self.runs[event.run_id].tasks = {
+                    task.task_key: TaskModel(task, sizes.get(task.batch, 1)) for task in event.plan.tasks
+                }
             case RunCancelled():
                 self._cancelled(self.runs[event.run_id], event)
             case TaskClaimed():
                 self._claimed(event, received)
             case TaskFinished():
-                self._ended(event, event.outcome.value.upper(), received)
+                lost = event.failure is not None and event.failure.category is FailureCategory.WORKER_LOST
+                self._ended(event, "REAPED" if lost else event.outcome.value.upper(), received)
             case AttemptReaped():
                 self._ended(event, "REAPED", received)
             case DispatchRequested() | DispatchEnqueued():
@@ -243,14 +306,17 @@ class Referee:
             event.session,
             received,
             self.scheduler.time,
+            batch_id=event.batch_id,
+            batch_tasks=event.batch_tasks,
         )
         model.attempts.append(attempt)
         self.attempts[event.attempt_id] = self.running[event.attempt_id] = attempt
-        if len(self.running) > self.capacity:
-            raise Violation(LIMITS, f"{len(self.running)} attempts run, the workspace allows {self.capacity}")
-        beside = sum(other.run_id == event.run_id for other in self.running.values())
+        slots = {other.slot for other in self.running.values()}
+        if len(slots) > self.capacity:
+            raise Violation(LIMITS, f"{len(slots)} slots are taken, the workspace allows {self.capacity}")
+        beside = len({other.slot for other in self.running.values() if other.run_id == event.run_id})
         if 0 < run.trigger.max_parallelism < beside:
-            raise Violation(LIMITS, f"{beside} attempts of a run that allows {run.trigger.max_parallelism}")
+            raise Violation(LIMITS, f"{beside} slots of a run that allows {run.trigger.max_parallelism}")
 
     def _ended(self, event: TaskFinished | AttemptReaped, end: str, received: int) -> None:
         attempt = self.attempts.get(event.attempt_id)

@@ -86,6 +86,9 @@ class RunsWorld:
         self.patience = random.choice((3.0, 30.0))
         """The longest pause between two questions of a worker that does not wait for answers."""
         self.project = draw_project(self.scheduler.child("project"))
+        parts = [f"{asset.key}[k=k1]" for asset in self.project.assets if asset.partitions]
+        self.deadly = {random.choice(parts)} if parts and random.random() < 0.5 else set[str]()
+        """Tasks that kill the driver they run in, each time."""
         self.names = [f"p{index}" for index in range(random.choice((1, 2, 2, 3)))]
         self.planes: dict[str, Plane] = {}
         self.workers = [SimWorker(self, f"w{index}") for index in range(random.randrange(1, 5))]

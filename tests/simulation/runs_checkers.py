@@ -4,7 +4,7 @@
 the tables of a process with the log while the run goes on; `check_runs` looks at what is left in the end.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -25,7 +25,7 @@ from arco.domains.orchestration import (
     RunTriggered,
 )
 from arco.runtime import DEFINITIONS
-from arco.servo import Reap, Work
+from arco.servo import Callback, Finished, Reap, Work
 from arco.servo._controllers import CANCEL_GRACE, GRACE, Intent
 from arco.servo._loop import LISTENING, Controllers
 from arco.state import LayerReader, Replica, Table, digest_rows
@@ -35,7 +35,7 @@ from tests.domains.orchestration.recount import check_tables
 from tests.simulation.checkers import LogView, check_revisions, check_sequences
 from tests.simulation.look import drive
 from tests.simulation.peers import Plane
-from tests.simulation.referee import Attempt, RunModel
+from tests.simulation.referee import Attempt, RunModel, TaskModel
 from tests.simulation.scheduler import SimRuntime, Violation
 
 if TYPE_CHECKING:
@@ -75,11 +75,13 @@ def watching_servo(world: "RunsWorld") -> Iterator[None]:
             _check_reap(world, _runtime(self._workspace), intent)
         await carry_out(self, intent)
 
-    async def seen_beat_here(self: Work, attempt_id: str) -> Any:
+    async def seen_beat_here(self: Work, attempts: Sequence[Callback]) -> Any:
         runtime = _runtime(self._workspace)
         began = runtime.boottime()
-        found = await beat_here(self, attempt_id)
-        world.beats[runtime.process.name, attempt_id] = began
+        found = await beat_here(self, attempts)
+        for attempt, beat in zip(attempts, found, strict=True):
+            if not beat.stale:
+                world.beats[runtime.process.name, attempt.attempt_id] = began
         return found
 
     async def seen_hand_out(self: Work, claim: ClaimRow) -> bytes | None:
@@ -87,16 +89,17 @@ def watching_servo(world: "RunsWorld") -> Iterator[None]:
         world.beats[runtime.process.name, claim.attempt_id] = runtime.boottime()
         return await hand_out(self, claim)
 
-    async def seen_finish(self: Work, result: FinishTask, worker: Any, slots: int = 0) -> list[bytes]:
-        found = await finish(self, result, worker, slots)
-        if found:
+    async def seen_finish(self: Work, results: Sequence[FinishTask], worker: Any, slots: int = 0) -> Finished:
+        found = await finish(self, results, worker, slots)
+        if found.envelopes:
             world.probe.path("claimed by a finish")
         return found
 
-    async def seen_beat(self: Work, attempt_id: str, token: str) -> Any:
-        before = world.beats.get((_runtime(self._workspace).process.name, attempt_id))
-        found = await beat(self, attempt_id, token)
-        if world.beats.get((_runtime(self._workspace).process.name, attempt_id)) == before:
+    async def seen_beat(self: Work, attempts: Sequence[Callback]) -> Any:
+        here = (_runtime(self._workspace).process.name, attempts[0].attempt_id)
+        before = world.beats.get(here)
+        found = await beat(self, attempts)
+        if world.beats.get(here) == before:
             world.probe.path("beat relayed")
         return found
 
@@ -124,12 +127,19 @@ def _runtime(workspace: Any) -> SimRuntime:
 
 def _check_reap(world: "RunsWorld", runtime: SimRuntime, intent: Reap) -> None:
     """A process gives up only what it has watched for a full time, and not what it has just heard of."""
-    attempt = world.referee.attempts.get(intent.attempt_id)
+    if len(intent.attempt_ids) > 1:
+        world.probe.path("batch reaped")
+    for attempt_id in intent.attempt_ids:
+        _check_reaped(world, runtime, intent, attempt_id)
+
+
+def _check_reaped(world: "RunsWorld", runtime: SimRuntime, intent: Reap, attempt_id: str) -> None:
+    attempt = world.referee.attempts.get(attempt_id)
     if attempt is None or attempt.end:
         return  # it is over meanwhile, so nothing comes of this
     run = world.referee.runs[attempt.run_id]
     task = run.tasks[attempt.task_key].task
-    heard = world.beats.get((runtime.process.name, intent.attempt_id))
+    heard = world.beats.get((runtime.process.name, attempt_id))
     process = runtime.process
     plane = next(plane for plane in world.planes.values() if plane.process is process)
     began = plane.began
@@ -138,7 +148,8 @@ def _check_reap(world: "RunsWorld", runtime: SimRuntime, intent: Reap) -> None:
     silence = runtime.boottime() - max(began, heard if heard is not None else 0.0)
     watched = runtime.boottime() - began
     least = [task.heartbeat_seconds + GRACE] if silence < task.heartbeat_seconds + GRACE - 0.001 else []
-    if task.timeout_seconds is not None and watched >= task.timeout_seconds + 2 * GRACE - 0.001:
+    timeout = None if task.timeout_seconds is None else task.timeout_seconds * attempt.batch_tasks
+    if timeout is not None and watched >= timeout + 2 * GRACE - 0.001:
         least = []
     if run.cancelled is not None and watched >= CANCEL_GRACE - 0.001:
         least = []
@@ -315,9 +326,23 @@ def _count_paths(world: "RunsWorld", run: RunModel) -> None:
         probe.path("run timed out")
     if run.is_stopped and "SKIPPED" in run.states().values():
         probe.path("run failed fast")
+    if max(world.referee.together, default=0) > 1:
+        probe.path("told together")
     for model in run.tasks.values():
+        _count_batches(world, model)
         if len(model.attempts) > 1 and model.attempts[-1].end == Outcome.SUCCEEDED.value.upper():
             probe.path("attempt retried")
         newest = model.newest
         if newest is not None and newest.result is not None and newest.result.gate.value == "block_downstream":
             probe.path("blocked by checks")
+
+
+def _count_batches(world: "RunsWorld", model: TaskModel) -> None:
+    sizes = [attempt.batch_tasks for attempt in model.attempts]
+    if any(size > 1 for size in sizes):
+        world.probe.path("claimed as a batch")
+    if len(sizes) > 1 and 1 < sizes[-1] < sizes[0]:
+        world.probe.path("batch split")
+    newest = model.newest
+    if model.size > 1 and newest is not None and newest.end == "REAPED" and sizes[-1] == 1 and model.is_final:
+        world.probe.path("stood alone")

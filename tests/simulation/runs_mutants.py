@@ -5,8 +5,14 @@ Deciders are replaced where the definition of the log finds them, everything els
 
 from typing import Any
 
+from msgspec import structs
+from msgspec.json import decode
+
 from arco.domains.orchestration import (
+    ATTEMPT_REAPED,
+    ATTEMPTS,
     CLAIMS,
+    AttemptReaped,
     AttemptRow,
     ClaimRow,
     ClaimTasks,
@@ -14,15 +20,17 @@ from arco.domains.orchestration import (
     TaskRow,
     decide_claims,
     decide_finish,
+    derive,
     fold,
     fold_run,
 )
-from arco.domains.orchestration.decide_claims import claim_tasks
+from arco.domains.orchestration.decide_claims import claim_tasks, reap_attempts, reap_worker
 from arco.domains.orchestration.deciders import COMMANDS
 from arco.domains.orchestration.derive import OPEN, Edge, ready_row
 from arco.domains.orchestration.events import TASK_FINISHED
 from arco.domains.orchestration.fold_run import RunFold
 from arco.log import NewEvent
+from arco.servo import Work
 from arco.servo._controllers import Watch, Watched
 from arco.servo._loop import Controllers
 from arco.state import Decision, Table, View, new_event
@@ -162,8 +170,84 @@ def _repeated_is_stale() -> list[Patch]:
     return [(decide_finish, "_is_repeated", lambda attempt, command: False)]
 
 
+def _batches_are_free() -> list[Patch]:
+    """What was claimed together does not count for the limits."""
+
+    async def claim(command: ClaimTasks, view: View, decision: Decision) -> list[NewEvent]:
+        def alone(row: ClaimRow) -> bool:
+            return row.batch_id is None
+
+        altered: Any = _Altered(view, CLAIMS, alone)
+        return await claim_tasks(command, altered, decision)
+
+    return [_decider("ClaimTasks", claim)]
+
+
+def _never_split() -> list[Patch]:
+    """What was lost together is claimed together again."""
+    return [(derive, "batch_limit", lambda size, losses: size or 1)]
+
+
+def _mix_losses() -> list[Patch]:
+    """A batch takes whatever of it is ready, however often that was lost."""
+    ready = derive.ready_row
+
+    def mixed(task: TaskRow) -> Any:
+        row = ready(task)
+        return row if row is None or row.batch_key is None else structs.replace(row, batch_key=task.batch)
+
+    return [(fold_run, "ready_row", mixed)]
+
+
+def _lose_for_ever() -> list[Patch]:
+    """What is lost is tried again without an end."""
+    return [(derive, "most_losses", lambda size: 10**9)]
+
+
+def _take_the_first_result() -> list[Patch]:
+    """Of results that are told together the first is decided, and all are acknowledged."""
+    finish = Work.finish
+
+    async def first(self: Work, results: Any, *given: Any, **more: Any) -> Any:
+        return await finish(self, results[:1], *given, **more)
+
+    return [(Work, "finish", first)]
+
+
+def _lose_the_ended() -> list[Patch]:
+    """Who gives up a batch gives up all of it, also what has ended."""
+
+    def losing(reap: Any) -> Any:
+        async def lose(command: Any, view: View, decision: Decision) -> list[NewEvent]:
+            events = await reap(command, view, decision)
+            return events + [reaped for event in events for reaped in await _beside(view, event)]
+
+        return lose
+
+    return [_decider("ReapAttempts", losing(reap_attempts)), _decider("ReapWorker", losing(reap_worker))]
+
+
+async def _beside(view: View, event: NewEvent) -> list[NewEvent]:
+    """Attempts of the same batch that have succeeded, as if they had been given up."""
+    lost = decode(event.data, type=AttemptReaped)
+    rows: list[AttemptRow] = await view.rows(ATTEMPTS, lost.run_id)
+    batches = {row.batch_id for row in rows if row.attempt_id == lost.attempt_id}
+    ended = [row for row in rows if row.batch_id in batches - {None} and row.state == "SUCCEEDED"]
+    return [
+        new_event(
+            ATTEMPT_REAPED,
+            AttemptReaped(row.run_id, row.task_key, int(row.attempt_key), row.attempt_id, "its batch is lost"),
+            subject=row.run_id,
+        )
+        for row in ended
+    ]
+
+
+_LOSSES = 41
+"""From this seed on, batches soon lose their drivers when only some of their tasks have ended."""
+
 RUN_MUTANTS: tuple[Mutant, ...] = tuple(
-    Mutant(name, mistake, "", patches, run_runs)
+    Mutant(name, mistake, "", patches, run_runs, first=_LOSSES if patches in (_mix_losses, _lose_the_ended) else 1)
     for name, mistake, patches in (
         ("claim on old rows", "a claim does not see the newest attempt", _claim_on_old_rows),
         ("finish stale", "a result of an attempt that is over is taken", _finish_stale),
@@ -175,5 +259,11 @@ RUN_MUTANTS: tuple[Mutant, ...] = tuple(
         ("capacity of one", "each worker counts its own attempts", _capacity_of_one),
         ("deaf to life", "signs of life are not noted", _deaf_to_life),
         ("repeated is stale", "a repeated result is refused", _repeated_is_stale),
+        ("batches are free", "a batch counts for no limit", _batches_are_free),
+        ("never split", "what was lost together is claimed together again", _never_split),
+        ("mix losses", "a batch mixes what was lost with what was not", _mix_losses),
+        ("lose for ever", "a task that is lost is tried without an end", _lose_for_ever),
+        ("take the first result", "results told together are acknowledged by the first", _take_the_first_result),
+        ("lose the ended", "a lost batch loses what had succeeded", _lose_the_ended),
     )
 )

@@ -1,10 +1,11 @@
 """Simulated workers: they claim, beat, finish, die, hang, fall silent, repeat themselves and come late.
 
 A `SimWorker` is one worker through all its lives; each life is a process of its own, with its own clock and session.
-What it is told about its results is kept (`Told`): the log must agree with every answer.
+What it is told about its results is kept (`Told`): the log must agree with every answer. What was claimed together has
+one driver, which reports on each task as it ends, or on all in the end, and may die in between.
 """
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterable
 from dataclasses import dataclass, field
 from functools import partial
 from random import Random
@@ -13,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from arco.assets import GatingAction
-from arco.core import ArcoError, Conflict, Invalid, Refused
-from arco.domains.orchestration import STALE_ATTEMPT, FinishTask, Outcome
-from arco.servo import Beat, Envelope, WorkerId, open_envelope
+from arco.core import ArcoError, Invalid, Refused
+from arco.domains.orchestration import STALE_ATTEMPT, FailureCategory, FinishTask, Outcome
+from arco.servo import Beat, Callback, Envelope, Finished, WorkerId, open_envelope
 from tests.servo.world import result_of
 from tests.simulation.node import SCOPE
 from tests.simulation.peers import Plane
@@ -55,6 +56,8 @@ class Manners:
     gates: float
     waits: float
     """How long a question for tasks may wait."""
+    dies: float
+    """A driver dies in the middle of a batch."""
     faithful: bool
     """They ask the same process of the control plane as long as it answers."""
 
@@ -73,6 +76,7 @@ class Manners:
             contradicts=some(0.2),
             gates=some(0.1),
             waits=random.choice((0.0, 5.0, 20.0)),
+            dies=some(0.2, 0.5),
             faithful=random.random() < 0.5,
         )
 
@@ -151,8 +155,7 @@ class SimWorker:
             envelopes = await self._ask(
                 life, "claim", partial(_claim, worker=life.id, slots=life.free, wait=wait), wait + 15.0
             )
-            for data in envelopes or ():
-                self._begin(life, data)
+            self._begin(life, envelopes or ())
             if not envelopes:
                 await life.wait(self.random.uniform(1.0, 10.0 if wait else self.world.patience))
 
@@ -195,42 +198,72 @@ class SimWorker:
             await life.runtime.sleep(pause * self.random.uniform(0.5, 1.0))
             pause = min(pause * 2, 10.0)
 
-    # One attempt
+    # One batch, mostly of one attempt
 
-    def _begin(self, life: _Life, data: bytes) -> None:
+    def _begin(self, life: _Life, envelopes: Iterable[bytes]) -> None:
         now = life.runtime.now()
-        envelope = open_envelope(SECRET, data, tenant=SCOPE.tenant, workspace=SCOPE.workspace, now=now)
-        if envelope.attempt_id in self.world.handed:
-            raise Violation("an attempt is handed out once", f"{envelope.task_key} came twice")
-        self.world.handed[envelope.attempt_id] = life.process.name
-        life.change(-1)
-        self.world.scheduler.spawn(self._work(life, envelope), f"attempt of {envelope.task_key}", life.process)
+        batches: dict[str, list[Envelope]] = {}
+        for data in envelopes:
+            envelope = open_envelope(SECRET, data, tenant=SCOPE.tenant, workspace=SCOPE.workspace, now=now)
+            if envelope.attempt_id in self.world.handed:
+                raise Violation("an attempt is handed out once", f"{envelope.task_key} came twice")
+            self.world.handed[envelope.attempt_id] = life.process.name
+            batches.setdefault(envelope.batch_id or envelope.attempt_id, []).append(envelope)
+        for batch in batches.values():
+            life.change(-1)
+            self.world.scheduler.spawn(self._work(life, batch), f"attempt of {batch[0].task_key}", life.process)
 
-    async def _work(self, life: _Life, envelope: Envelope) -> None:
-        world, manners = self.world, self.world.manners
+    async def _work(self, life: _Life, batch: list[Envelope]) -> None:
+        world, manners, first = self.world, self.world.manners, batch[0]
         stop = SimFuture()
-        random = world.scheduler.child(f"attempt {envelope.attempt_id}")
-        silent = not world.calm and random.random() < manners.silent
-        if not silent:
-            world.scheduler.spawn(self._beat(life, envelope, stop), f"beats of {envelope.task_key}", life.process)
-        seconds = random.expovariate(1.0 / manners.seconds)
-        if random.random() < 0.1:
+        random = world.scheduler.child(f"attempt {first.attempt_id}")
+        alive = {envelope.attempt_id: envelope for envelope in batch}
+        if world.calm or random.random() >= manners.silent:
+            world.scheduler.spawn(self._beat(life, alive, stop), f"beats of {first.task_key}", life.process)
+        gathers, share = random.random() < 0.4, random.choice((1, len(batch)))
+        dies_at = self._dies_at(batch, random)
+        done: list[FinishTask] = []
+        for index, envelope in enumerate(batch):
+            said = await self._run(life, stop, *self._seconds(envelope, share, random))
+            if said == "over" and random.random() < 0.7:
+                break  # it is over for us; else its results come all the same, and late
+            if index == dies_at:
+                done += [self._lost(life, one) for one in batch[index:]]
+                break
+            done.append(self._result(life, envelope, said, random))
+            if not gathers and random.random() < 0.7:
+                done = await self._deliver(life, done, alive, random)
+        await self._deliver(life, done, alive, random)
+        stop.set("over")
+        life.change(1)
+
+    def _dies_at(self, batch: list[Envelope], random: Random) -> int:
+        """Before which of its tasks the driver of a batch dies; -1 if it does not."""
+        deadly = [index for index, one in enumerate(batch) if one.task_key in self.world.deadly]
+        if deadly:
+            self.world.probe.fault("deadly task")
+            return deadly[0]
+        if len(batch) > 1 and not self.world.calm and random.random() < self.world.manners.dies:
+            self.world.probe.fault("driver dies")
+            return random.randrange(len(batch))
+        return -1
+
+    def _lost(self, life: _Life, envelope: Envelope) -> FinishTask:
+        now = max(life.runtime.now(), envelope.issued_at)
+        return result_of(envelope, now, Outcome.FAILED, retryable=True, category=FailureCategory.WORKER_LOST)
+
+    def _seconds(self, envelope: Envelope, count: int, random: Random) -> tuple[float, bool]:
+        """How long a task takes that shares its time with others, and whether nothing can end it earlier."""
+        world, manners = self.world, self.world.manners
+        seconds = random.expovariate(count / manners.seconds)
+        if random.random() < 0.1 / count:
             seconds += 4 * envelope.heartbeat_seconds + 60.0  # only its beats keep it
-        if not world.calm and random.random() < manners.hangs:
+        if not world.calm and random.random() < manners.hangs / count:
             seconds += random.uniform(100.0, 3000.0)
             world.probe.fault("task hangs")
         if envelope.timeout_seconds is not None and random.random() < 0.9:
-            seconds = min(seconds, envelope.timeout_seconds)
-        deaf = not world.calm and random.random() < manners.deaf
-        said = await self._run(life, stop, seconds, deaf)
-        if said == "over" and random.random() < 0.7:
-            stop.set("over")
-            life.change(1)
-            return  # it is over for us; else its result comes all the same, and late
-        result = self._result(life, envelope, said, random)
-        await self._deliver(life, result, random)
-        stop.set("over")
-        life.change(1)
+            seconds = min(seconds, envelope.timeout_seconds / count)
+        return seconds, not world.calm and random.random() < manners.deaf
 
     async def _run(self, life: _Life, stop: SimFuture, seconds: float, deaf: bool) -> str:
         """Until it is done, or told to end, or the storm is over."""
@@ -267,62 +300,79 @@ class SimWorker:
             result = msgspec.structs.replace(result, gate=gate)
         return result
 
-    async def _beat(self, life: _Life, envelope: Envelope, stop: SimFuture) -> None:
-        attempt_id, token = envelope.attempt_id, envelope.callback_token
-        while not stop.done():
-            await life.runtime.sleep(envelope.heartbeat_seconds / 3 * self.random.uniform(0.8, 1.0))
-            if stop.done():
+    async def _beat(self, life: _Life, alive: dict[str, Envelope], stop: SimFuture) -> None:
+        """Say that attempts are alive, as long as the end of one has not been told."""
+        first = next(iter(alive.values()))
+        while not stop.done() and alive:
+            await life.runtime.sleep(first.heartbeat_seconds / 3 * self.random.uniform(0.8, 1.0))
+            if stop.done() or not alive:
                 return
-            ran = attempt_id in self.world.referee.running
-            try:
-                beat: Beat | None = await self._ask(
-                    life, f"beat {attempt_id}", lambda plane: self._told_alive(plane, attempt_id, token), 5.0
-                )
-            except Conflict as error:
-                if ran and attempt_id in self.world.referee.running:
-                    raise Violation(KEEPS_BEATING, f"{attempt_id}: {error.message}") from error
-                stop.set("over")
-                return
-            if beat is not None and attempt_id in self.world.referee.running:
-                self.world.heard[attempt_id] = self.world.scheduler.time
-            if beat is not None and beat.cancel:
-                stop.set("cancel")
+            attempts = [Callback(one.attempt_id, one.callback_token) for one in alive.values()]
+            running = self.world.referee.running
+            ran = {one.attempt_id for one in attempts if one.attempt_id in running}
+            beats: list[Beat] | None = await self._ask(
+                life, f"beat {first.attempt_id}", partial(self._told_alive, attempts=attempts), 5.0
+            )
+            for attempt, beat in zip(attempts, beats or (), strict=beats is not None):
+                self._heard(attempt.attempt_id, beat, attempt.attempt_id in ran, alive, stop)
 
-    async def _told_alive(self, plane: Plane, attempt_id: str, token: str) -> Beat:
-        plane.servo.check_callback(attempt_id, token)
-        return await plane.servo.work.beat(attempt_id, token)
+    def _heard(self, attempt_id: str, beat: Beat, ran: bool, alive: dict[str, Envelope], stop: SimFuture) -> None:
+        runs = attempt_id in self.world.referee.running
+        if beat.stale:
+            if ran and runs:
+                raise Violation(KEEPS_BEATING, attempt_id)
+            alive.pop(attempt_id, None)
+            if not alive:
+                stop.set("over")
+        elif runs:
+            self.world.heard[attempt_id] = self.world.scheduler.time
+        if beat.cancel:
+            stop.set("cancel")
+
+    async def _told_alive(self, plane: Plane, attempts: list[Callback]) -> list[Beat]:
+        for attempt in attempts:
+            plane.servo.check_callback(attempt.attempt_id, attempt.token)
+        return await plane.servo.work.beat(attempts)
 
     # Results
 
-    async def _deliver(self, life: _Life, result: FinishTask, random: Random) -> None:
-        """Tell a result until somebody answers; some tell it again, or tell something else afterwards."""
-        told = Told(result)
-        self.world.told.append(told)
-        slots = 1 if random.random() < 0.5 else 0
+    async def _deliver(
+        self, life: _Life, results: list[FinishTask], alive: dict[str, Envelope], random: Random
+    ) -> list[FinishTask]:
+        """Tell results until somebody answers; some tell them again, or tell something else afterwards."""
+        if not results:
+            return []
+        told = [Told(result) for result in results]
+        self.world.told += told
+        slots = 1 if random.random() < 0.5 and len(alive) <= len(results) else 0
         await self._tell(life, told, slots)
+        for one in results:
+            alive.pop(one.attempt_id, None)
         while random.random() < (0.0 if self.world.calm else self.world.manners.repeats):
             self.world.probe.fault("result repeated")
             await life.runtime.sleep(random.choice((0.0, 5.0, 200.0)) * random.random())
-            await self._tell(life, told, 0)
+            await self._tell(life, random.sample(told, random.randrange(1, len(told) + 1)), 0)
         if not self.world.calm and random.random() < self.world.manners.contradicts:
             self.world.probe.fault("result contradicted")
+            result = random.choice(results)
             other = Told(msgspec.structs.replace(result, finished_at=result.finished_at + 1))
             self.world.told.append(other)
-            await self._tell(life, other, 0)
+            beside = [one for one in told if one.result is not result]
+            await self._tell(life, [other, *beside[:1]], 0)
+        return []
 
-    async def _tell(self, life: _Life, told: Told, slots: int) -> None:
-        try:
-            envelopes = await self._insist(
-                life,
-                f"finish {told.result.attempt_id}",
-                lambda plane: plane.servo.work.finish(told.result, life.id, slots),
-            )
-        except Conflict as error:
-            if error.details.get("code") != STALE_ATTEMPT:
-                raise
-            told.stale += 1
-            self.world.probe.path("stale result refused")
-            return
-        told.acknowledged += 1
-        for data in envelopes:
-            self._begin(life, data)
+    async def _tell(self, life: _Life, told: list[Told], slots: int) -> None:
+        results = [one.result for one in told]
+        done: Finished = await self._insist(
+            life, f"finish {results[0].attempt_id}", lambda plane: plane.servo.work.finish(results, life.id, slots)
+        )
+        for one in told:
+            error = done.refused.get(one.result.attempt_id)
+            if error is None:
+                one.acknowledged += 1
+            elif error.details.get("code") == STALE_ATTEMPT:
+                one.stale += 1
+                self.world.probe.path("stale result refused")
+            else:
+                raise error
+        self._begin(life, done.envelopes)

@@ -2,7 +2,6 @@
 
 import itertools
 import json
-import re
 from typing import Any
 
 import pytest
@@ -23,6 +22,7 @@ from arco.storage import (
     s3_policy,
     write_grants,
 )
+from tests.emulators.policies import evaluate
 from tests.storage.contract import names, run
 
 SCOPE = Scope("acme", "main")
@@ -83,17 +83,19 @@ EXAMPLES: list[tuple[str, str, set[Role]]] = [
     ("create", "blobs/ab/cdef", {Role.OWNER}),
     ("delete", "blobs/ab/cdef", set()),
     ("create", "code/ab/cdef", {Role.OWNER}),
-    ("create", "data/asset/partition/m/part.parquet", {Role.WORKER}),
-    ("overwrite", "data/asset/partition/m/part.parquet", set()),
+    ("create", "data/asset/partition/m/part.parquet", {Role.WORKER, Role.SPARK}),
+    ("overwrite", "data/asset/partition/m/part.parquet", {Role.SPARK}),
     ("delete", "data/asset/partition/m/part.parquet", {Role.COLLECTOR}),
-    ("create", "logs/run/1", {Role.WORKER}),
+    ("delete", "data/asset/partition/m/_temporary/0/part.parquet", {Role.COLLECTOR, Role.SPARK}),
+    ("create", "logs/run/1", {Role.WORKER, Role.SPARK}),
+    ("overwrite", "logs/run/1", set()),
     ("create", "incarnations/0000000000000/00000000000000000001", {Role.ADMIN}),
     ("delete", "incarnations/0000000000000/00000000000000000001", set()),
     ("create", "elsewhere", set()),
     ("create", "inc-1/elsewhere/x", set()),
     ("create", "inc-1/ledger", set()),
     # the folders beside the incarnations are none
-    ("create", "data/ledger/x", {Role.WORKER}),
+    ("create", "data/ledger/x", {Role.WORKER, Role.SPARK}),
     ("create", "blobs/state/x", {Role.OWNER}),
     ("create", "selftest/ledger/x", set(Role)),
     ("sign", "data/private/x", set(Role)),
@@ -196,37 +198,8 @@ def permits(policy: dict[str, Any], action: str, path: str) -> bool:
     return evaluate(policy, request[0], f"arn:aws:s3:::{BUCKET}/{path}", request[1])
 
 
-def evaluate(policy: dict[str, Any], action: str, resource: str, context: dict[str, str]) -> bool:
-    effects = [
-        statement["Effect"]
-        for statement in policy["Statement"]
-        if statement["Action"] == action
-        and any(like(pattern, resource) for pattern in statement["Resource"])
-        and all(
-            holds(operator, key, value, context)
-            for operator, pairs in statement.get("Condition", {}).items()
-            for key, value in pairs.items()
-        )
-    ]
-    return "Allow" in effects and "Deny" not in effects
-
-
-def like(pattern: str, text: str) -> bool:
-    """`*` is any text, slashes included; `?` is any one character."""
-    return re.fullmatch(re.escape(pattern).replace(r"\*", ".*").replace(r"\?", "."), text) is not None
-
-
-def holds(operator: str, key: str, value: str, context: dict[str, str]) -> bool:
-    if operator == "Null":
-        return (key not in context) == (value == "true")
-    if operator == "StringEquals":
-        return context.get(key) == value
-    assert operator == "StringLike"
-    return key in context and like(value, context[key])
-
-
-AREAS = ["ledger", "state", "private", "manifests", "packs", "iceberg", "floor", "hint", "catalog"]
-SHARED = ["blobs", "code", "data", "incarnations", "logs", "selftest"]
+AREAS = ["_temporary", "ledger", "state", "private", "manifests", "packs", "iceberg", "floor", "hint", "catalog"]
+SHARED = ["blobs", "code", "data", "incarnations", "landing", "logs", "selftest"]
 segments = st.sampled_from([*AREAS, *SHARED, INCARNATION, "x", "00000000000000000001"])
 starts = st.one_of(
     st.tuples(st.just(INCARNATION), st.sampled_from(AREAS)).map("/".join), st.sampled_from([*SHARED, "ledger", "x"])

@@ -2,20 +2,23 @@
 
 import asyncio
 import textwrap
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from arco.assets import AssetDefinition, CheckDefinition, Dependency
-from arco.core import SECOND, Conflict, PartitionKey, Unavailable, new_ulid, partition_id, sha256_hex
+from arco.core import SECOND, ArcoError, Conflict, PartitionKey, Unavailable, new_ulid, partition_id, sha256_hex
 from arco.domains.orchestration import FinishTask
 from arco.runtime import AsyncRuntime
 from arco.sdk import pack_code
-from arco.servo import Beat
+from arco.servo import Beat, Finished, Progress
 from arco.servo._envelope import Envelope, InputPin, InputValue, OutputPlace, PinnedFile, data_location, sign_envelope
 from arco.servo._tokens import callback_token
 from arco.storage import LocalStore, RequestCounts, Role, RoleStore, Scope
 from arco.worker import Worker, WorkerOptions, read_log
+from arco.worker._control import Told
 
 SECRET = bytes(range(32))
 TENANT, WORKSPACE = "acme", "prod"
@@ -31,48 +34,79 @@ class Plane:
         self.claims: list[int] = []
         self.sessions: list[tuple[str, str]] = []
         self.beats: list[str] = []
+        self.progress: list[tuple[str, Progress]] = []
         self.cancelled: set[str] = set()
         self.stale: set[str] = set()
         self.archives: dict[str, bytes] = {}
         self.fetched: list[str] = []
-        self.refusals: list[Exception] = []
+        self.refusals: list[ArcoError] = []
         """What the next calls of `finish` answer with."""
+        self.beaten: list[int] = []
+        self.told: list[int] = []
+        """Of how many attempts each sign of life and each call of `finish` spoke."""
+        self._batches: list[list[bytes]] = []
 
     def add(self, *envelopes: Envelope, secret: bytes = SECRET) -> None:
         self.ready.extend(sign_envelope(secret, envelope) for envelope in envelopes)
 
+    def add_batch(self, *envelopes: Envelope) -> list[Envelope]:
+        """Envelopes that were claimed together; as they are handed out."""
+        batch = [_in_batch(one, envelopes[0].attempt_id) for one in envelopes]
+        self._batches.append([sign_envelope(SECRET, envelope) for envelope in batch])
+        return batch
+
     def _pop(self, slots: int) -> list[bytes]:
-        taken, self.ready = self.ready[:slots], self.ready[slots:]
-        return taken
+        whole, self._batches = self._batches[:slots], self._batches[slots:]
+        rest = slots - len(whole)
+        taken, self.ready = self.ready[:rest], self.ready[rest:]
+        return [*(data for batch in whole for data in batch), *taken]
 
     async def open_session(self, worker: str, session: str) -> None:
         self.sessions.append((worker, session))
 
     async def claim(self, slots: int, wait_seconds: float) -> list[bytes]:
         self.claims.append(slots)
-        while not self.ready:
+        while not self.ready and not self._batches:
             await asyncio.sleep(0.002)
         return self._pop(slots)
 
-    async def heartbeat(self, envelope: Envelope) -> Beat:
-        self.beats.append(envelope.attempt_id)
-        self._check(envelope)
-        return Beat(envelope.attempt_id in self.cancelled, "somebody wanted it")
+    async def heartbeat(self, envelopes: Sequence[Envelope], progress: Progress | None = None) -> list[Beat]:
+        self.beats += [envelope.attempt_id for envelope in envelopes]
+        self.beaten.append(len(envelopes))
+        if progress is not None:
+            self.progress += [(envelope.attempt_id, progress) for envelope in envelopes]
+        return [
+            Beat(one.attempt_id in self.cancelled, "somebody wanted it", one.attempt_id in self.stale)
+            for one in envelopes
+        ]
 
-    async def finish(self, envelope: Envelope, result: FinishTask, claim: int) -> list[bytes]:
+    async def finish(self, told: Sequence[Told], claim: int) -> Finished:
         if self.refusals:
-            raise self.refusals.pop(0)
-        self._check(envelope)
-        self.results.append(result)
-        return self._pop(claim)
+            error = self.refusals.pop(0)
+            if isinstance(error, Unavailable):
+                raise error
+            self.results += [result for _, result in told[1:]]
+            return Finished([], {told[0][0].attempt_id: error})
+        self.told.append(len(told))
+        over = Conflict("the attempt is over", code="stale_attempt")
+        refused: dict[str, ArcoError] = {one.attempt_id: over for one, _ in told if one.attempt_id in self.stale}
+        self.results += [result for _, result in told if result.attempt_id not in refused]
+        return Finished(self._pop(claim), refused)
 
     async def code(self, sha256: str) -> bytes:
         self.fetched.append(sha256)
         return self.archives[sha256]
 
-    def _check(self, envelope: Envelope) -> None:
-        if envelope.attempt_id in self.stale:
-            raise Conflict("the attempt is over", code="stale_attempt")
+
+def _in_batch(envelope: Envelope, batch_id: str) -> Envelope:
+    outputs = [
+        msgspec.structs.replace(
+            place,
+            location=data_location(place.asset_id, place.partition_id, place.materialization_id, batch_id),
+        )
+        for place in envelope.outputs
+    ]
+    return msgspec.structs.replace(envelope, batch_id=batch_id, outputs=tuple(outputs))
 
 
 class World:
@@ -80,6 +114,7 @@ class World:
 
     def __init__(self, folder: Path, source: str, *, files: Mapping[str, str] | None = None) -> None:
         self.folder = folder
+        self.patience = 60.0
         self.runtime = AsyncRuntime()
         self.store = LocalStore(folder / "store")
         self.plane = Plane()
@@ -169,7 +204,7 @@ class World:
 
     async def until(self, condition: Callable[[], bool]) -> None:
         """Wait for something the plane hears; a test that hangs fails."""
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(self.patience):
             while not condition():
                 await asyncio.sleep(0.005)
 
@@ -178,6 +213,17 @@ class World:
     ) -> list[FinishTask]:
         """The results of envelopes, in their order, by one worker that then stops."""
         self.plane.add(*envelopes)
+        return await self.results(envelopes, environment=environment, **fields)
+
+    async def run_batch(self, *envelopes: Envelope, **fields: Any) -> tuple[list[Envelope], list[FinishTask]]:
+        """The results of envelopes that were claimed together, as they were handed out."""
+        batch = self.plane.add_batch(*envelopes)
+        return batch, await self.results(batch, **fields)
+
+    async def results(
+        self, envelopes: Sequence[Envelope], environment: Mapping[str, str] | None = None, **fields: Any
+    ) -> list[FinishTask]:
+        """What becomes of envelopes that wait, in their order, by one worker that then stops."""
         worker = self.worker(environment, **fields)
         running = asyncio.create_task(worker.run())
         wanted = {envelope.attempt_id for envelope in envelopes}
@@ -191,7 +237,7 @@ class World:
         return asyncio.run(self.run(envelope, **fields))[0]
 
     def log_of(self, envelope: Envelope) -> str:
-        return asyncio.run(read_log(self.scoped, envelope.run_id, envelope.attempt_id)).text
+        return asyncio.run(read_log(self.scoped, envelope.run_id, envelope.batch_id or envelope.attempt_id)).text
 
 
 def definition(name: str, **fields: Any) -> AssetDefinition:

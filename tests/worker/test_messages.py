@@ -32,10 +32,10 @@ def test_fields_of_a_task_are_those_of_an_envelope(name: str) -> None:
 
 
 def test_an_envelope_is_read_as_a_task() -> None:
-    sent = pack(Start(msgspec.Raw(msgspec.msgpack.encode(ENVELOPE))))
+    sent = pack(Start((msgspec.Raw(msgspec.msgpack.encode(ENVELOPE)),)))
     start = decode_from_worker(sent[4:])
     assert isinstance(start, Start)
-    task = msgspec.msgpack.decode(start.task, type=Task)
+    task = msgspec.msgpack.decode(start.tasks[0], type=Task)
     assert task.definitions == ENVELOPE.definitions
     assert msgspec.to_builtins(task.inputs) == msgspec.to_builtins(ENVELOPE.inputs)
 
@@ -66,7 +66,7 @@ def test_gating_by_policy_and_severity(
     policy: GatingPolicy | None, severity: Severity, passed: bool | None, action: GatingAction
 ) -> None:
     check = CheckDefinition("c", "m:c", severity)
-    decided = gate(policy, check, passed)
+    decided = gate(policy, check.name, check.severity, passed)
     assert decided is not None
     assert decided.action is action
-    assert gate(policy, check, True) is None
+    assert gate(policy, check.name, check.severity, True) is None

@@ -11,8 +11,8 @@ import pytest
 from arco.assets import AssetKind, GatingAction, GatingPolicy, Severity
 from arco.core import Invalid, Unavailable
 from arco.domains.orchestration import FailureCategory, FinishTask, Outcome
+from arco.domains.quality import check_id
 from arco.servo._envelope import Envelope, inputs_fingerprint
-from arco.worker._outcome import check_id
 from tests.worker.plane import World, check_of, definition, input_of, reads
 
 
@@ -111,12 +111,10 @@ def test_partitions_arrive_by_key_where_the_mapping_may_select_several(tmp_path:
         assert list(found) == ["date=2025-01-01", "date=2025-01-02"][:count]
 
 
-def test_functions_of_several_assets_observations_and_queries(tmp_path: Path) -> None:
+def test_functions_of_several_assets_and_observations(tmp_path: Path) -> None:
     world = World(
         tmp_path,
         """
-        from arco.sdk import sql_asset
-
         @multi_asset(namespace="n", outputs=[output("z"), output("b")])
         def both():
             return 1, [{"x": 2}]
@@ -135,13 +133,6 @@ def test_functions_of_several_assets_observations_and_queries(tmp_path: Path) ->
     ]
     assert [(o.asset_key, o.data_version) for o in second.observations] == [("n.seen", "v7")]
     assert second.outputs == ()
-    query = definition(
-        "q", kind=AssetKind.SQL, function="", sql="select sum(x) as s from b", dependencies=(reads("b", "n.b"),)
-    )
-    envelope = world.envelope(definitions=(query,), inputs=(input_of(world, "b", first, key="n.b"),))
-    third = world.run_one(envelope)
-    assert third.outcome is Outcome.SUCCEEDED, third.failure
-    assert third.outputs[0].row_count == 1
 
 
 # Checks
@@ -336,8 +327,9 @@ def test_drivers_end_when_their_worker_is_gone(tmp_path: Path) -> None:
         (tmp_path / "d").mkdir()
         setup = Setup(str(archive), str(tmp_path / "d"), str(tmp_path / "store"), {}, "acme", "prod")
         driver = await DriverProcess.start(setup, dict(os.environ))
-        task = msgspec.msgpack.encode(world.envelope("a"))
-        running = asyncio.create_task(driver.run(task, 60, lambda data: None))
+        envelope = world.envelope("a")
+        tasks = {envelope.attempt_id: msgspec.msgpack.encode(envelope)}
+        running = asyncio.create_task(driver.run(tasks, 60, lambda data: None, lambda report: None))
         await asyncio.sleep(0.2)
         assert driver._writer is not None
         driver._writer.close()  # as the kernel does when a process dies

@@ -14,8 +14,8 @@ from enum import StrEnum
 from arco.catalog import Points
 from arco.core import Runtime, ServiceIdentity
 from arco.runtime import Workspace
-from arco.servo import Relay, Servo
-from arco.storage import Scope
+from arco.servo import LocalMerger, Merger, Relay, Servo
+from arco.storage import Role, Scope
 
 __all__ = ["Door", "Host"]
 
@@ -44,6 +44,8 @@ class Host:
     secret: bytes = field(default=b"", repr=False)
     """What the processes of this service share; without one nobody works for this process."""
     relay: Relay | None = None
+    merger: Merger | None = None
+    """What merges small files of data; None for this process."""
 
     def points_of(self, scope: Scope) -> Points:
         """Past states of a workspace, shared by all requests because they never change."""
@@ -57,3 +59,9 @@ class Host:
             secret = self.secret or self.runtime.bytes(32)
             self.servos[scope] = Servo(self.workspaces[scope], secret, self.relay)
         return self.servos[scope]
+
+    def merger_of(self, scope: Scope) -> Merger:
+        """What merges small files of a workspace's data."""
+        workspace = self.workspaces[scope]
+        reader, writer = workspace.handle(Role.READER), workspace.handle(Role.WORKER)
+        return self.merger or LocalMerger(reader, writer, self.runtime)

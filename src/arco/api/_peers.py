@@ -4,7 +4,7 @@ A command is sent once. If it cannot have been sent the answer is `Unavailable`,
 once; if it may have been, `OutcomeUnknown`. Nothing is repeated here: the gateway knows what may be.
 """
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from typing import Final
 from urllib.parse import quote
 
@@ -14,7 +14,7 @@ import msgspec
 from arco.api._internal import HEARTBEAT, Covered, SyncCompact, unpack_frames
 from arco.core import ArcoError, Invalid, OutcomeUnknown, Runtime, ServiceIdentity, Unauthenticated, Unavailable
 from arco.log import Command, Place, Receipt, is_http, parse_position
-from arco.servo import CALLBACK, RELAYED, Beat
+from arco.servo import RELAYED, Beat, Beats, Callback, Heard
 from arco.wire import unpack_error
 
 __all__ = ["HttpPeers"]
@@ -82,15 +82,15 @@ class HttpPeers:
             raise _unreachable(address, error) from error
         raise _refusal(address, response) or Unavailable(f"{address} answered with status {response.status_code}")
 
-    async def beat(self, address: str, place: Place, attempt_id: str, token: str) -> Beat:
-        """Pass a sign of life on to the process that leads the log."""
-        path = f"/work/attempts/{quote(attempt_id, safe='')}/beats"
-        request = self._request("POST", address, place, path, b"", BEAT)
-        request.headers.update({CALLBACK: token, RELAYED: "1"})
+    async def beat(self, address: str, place: Place, attempts: Sequence[Callback]) -> list[Beat]:
+        """Pass signs of life on to the process that leads the log."""
+        body = msgspec.json.encode(Beats(tuple(attempts)))
+        request = self._request("POST", address, place, "/work/beats", body, BEAT)
+        request.headers[RELAYED] = "1"
         try:
             response = await self._client.send(request)
             if response.status_code == 200:
-                return msgspec.json.decode(response.content, type=Beat)
+                return list(msgspec.json.decode(response.content, type=Heard).beats)
         except (httpx.HTTPError, msgspec.MsgspecError, UnicodeDecodeError) as error:
             raise _unreachable(address, error) from error
         raise _refusal(address, response) or Unavailable(f"{address} answered with status {response.status_code}")

@@ -26,6 +26,7 @@ from arco.api._host import Door, Host
 from arco.api._peers import HttpPeers
 from arco.core import ArcoError, Invalid, Runtime, ServiceIdentity, StoreRefused, derive_secret, new_ulid
 from arco.runtime import Workspace
+from arco.servo import Merger
 from arco.state import Cadence
 from arco.storage import Scope, Store, open_store
 
@@ -281,7 +282,10 @@ async def _open(
     )
 
 
-def local_app(workspace: Workspace, runtime: Runtime, actor: str) -> Any:
-    """The application for a program that has the store itself: no network, its user owns everything."""
-    host = Host(runtime, {workspace.scope: workspace}, workspace.scope, Door.LOCAL, actor=actor)
+def local_app(workspace: Workspace, runtime: Runtime, actor: str, merger: Merger | None = None) -> Any:
+    """The application for a program that has the store itself: no network, its user owns everything.
+
+    `merger` merges small files of data; without one this process does.
+    """
+    host = Host(runtime, {workspace.scope: workspace}, workspace.scope, Door.LOCAL, actor=actor, merger=merger)
     return create_app(host)

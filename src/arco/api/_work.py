@@ -2,13 +2,16 @@
 
     POST /internal/{tenant}/{workspace}/work/sessions                  a worker begins
     POST /internal/{tenant}/{workspace}/work/claims                    tasks, as signed envelopes; waits for the first
-    POST /internal/{tenant}/{workspace}/work/attempts/{id}/beats       a sign of life -> whether to stop
-    POST /internal/{tenant}/{workspace}/work/attempts/{id}/result      the end of an attempt -> the next tasks
+    POST /internal/{tenant}/{workspace}/work/beats                     signs of life -> whether each attempt shall stop
+    POST /internal/{tenant}/{workspace}/work/results                   ends of attempts -> what was refused, next tasks
     GET  /internal/{tenant}/{workspace}/code/{sha256}                  an archive of code
 
-Every call carries the service identity of the deployment; one that speaks of an attempt carries that attempt's callback
-token as well. Both are checked before anything is read.
+Every call carries the service identity of the deployment; one that speaks of attempts carries the callback token of
+each as well. All of them are checked before anything is read.
 """
+
+from collections.abc import Mapping
+from types import MappingProxyType
 
 import msgspec
 from starlette.requests import Request
@@ -17,9 +20,9 @@ from starlette.routing import Route
 
 from arco.api._host import Host
 from arco.api._internal import BASE, Admit, answering, decode_body
-from arco.core import Invalid, NotFound
+from arco.core import ArcoError, NotFound
 from arco.runtime import Workspace
-from arco.servo import CALLBACK, RELAYED, Claimed, Claims, Result, Servo, Session
+from arco.servo import RELAYED, Beats, Claimed, Claims, Heard, Refusal, Results, Servo, Session
 from arco.storage import ObjectMissing, Role
 
 __all__ = ["work_routes"]
@@ -40,23 +43,26 @@ def work_routes(admitted: Admit, host: Host) -> list[Route]:
         return _claimed(await servo_of(workspace).work.claim(asked.id, asked.slots, asked.wait_seconds))
 
     async def beats(request: Request) -> Response:
-        workspace, _ = await admitted(request)
-        servo, attempt = servo_of(workspace), request.path_params["attempt_id"]
-        token = request.headers.get(CALLBACK, "")
-        servo.check_callback(attempt, token)
-        relayed = request.headers.get(RELAYED) == "1"
-        beat = await (servo.work.beat_here(attempt) if relayed else servo.work.beat(attempt, token))
-        return Response(msgspec.json.encode(beat), media_type="application/json")
-
-    async def result(request: Request) -> Response:
         workspace, body = await admitted(request)
-        servo, attempt = servo_of(workspace), request.path_params["attempt_id"]
-        servo.check_callback(attempt, request.headers.get(CALLBACK, ""))
-        told: Result = decode_body(body, Result)
-        if told.result.attempt_id != attempt:
-            raise Invalid("the result is of another attempt than the one it was sent for")
+        servo = servo_of(workspace)
+        attempts = decode_body(body, Beats).attempts
+        for attempt in attempts:
+            servo.check_callback(attempt.attempt_id, attempt.token)
+        if request.headers.get(RELAYED) == "1":
+            heard = await servo.work.beat_here(attempts)
+        else:
+            heard = await servo.work.beat(attempts)
+        return Response(msgspec.json.encode(Heard(tuple(heard))), media_type="application/json")
+
+    async def results(request: Request) -> Response:
+        workspace, body = await admitted(request)
+        servo = servo_of(workspace)
+        told = decode_body(body, Results)
+        for ended in told.results:
+            servo.check_callback(ended.result.attempt_id, ended.token)
         traceparent = request.headers.get("traceparent", "")[:128]
-        return _claimed(await servo.work.finish(told.result, told.id, told.slots, traceparent))
+        done = await servo.work.finish([ended.result for ended in told.results], told.id, told.slots, traceparent)
+        return _claimed(done.envelopes, done.refused)
 
     async def code(request: Request) -> Response:
         workspace, _ = await admitted(request)
@@ -70,12 +76,13 @@ def work_routes(admitted: Admit, host: Host) -> list[Route]:
     return [
         Route(f"{BASE}/work/sessions", answering(sessions), methods=["POST"]),
         Route(f"{BASE}/work/claims", answering(claims), methods=["POST"]),
-        Route(f"{BASE}/work/attempts/{{attempt_id}}/beats", answering(beats), methods=["POST"]),
-        Route(f"{BASE}/work/attempts/{{attempt_id}}/result", answering(result), methods=["POST"]),
+        Route(f"{BASE}/work/beats", answering(beats), methods=["POST"]),
+        Route(f"{BASE}/work/results", answering(results), methods=["POST"]),
         Route(f"{BASE}/code/{{sha256}}", answering(code), methods=["GET"]),
     ]
 
 
-def _claimed(envelopes: list[bytes]) -> Response:
-    found = Claimed(tuple(envelope.decode() for envelope in envelopes))
+def _claimed(envelopes: list[bytes], refused: Mapping[str, ArcoError] = MappingProxyType({})) -> Response:
+    refusals = tuple(Refusal.of(attempt_id, error) for attempt_id, error in refused.items())
+    found = Claimed(tuple(envelope.decode() for envelope in envelopes), refusals)
     return Response(msgspec.json.encode(found), media_type="application/json")

@@ -15,6 +15,7 @@ from typing import Annotated
 
 import msgspec
 
+from arco.assets._rules import Rule
 from arco.core import sha256_hex
 
 __all__ = [
@@ -23,10 +24,12 @@ __all__ = [
     "AssetKind",
     "Backoff",
     "CheckDefinition",
+    "CorruptRecords",
     "Custom",
     "Dependency",
     "Dimension",
     "DynamicPartitions",
+    "Engine",
     "GatingAction",
     "GatingPolicy",
     "Identity",
@@ -39,6 +42,8 @@ __all__ = [
     "SchemaColumn",
     "SecretRef",
     "Severity",
+    "Source",
+    "SourceFormat",
     "StaticPartitions",
     "TimePartitions",
     "Window",
@@ -59,6 +64,15 @@ class AssetKind(StrEnum):
     """Somebody else makes it; it is only depended on."""
     OBSERVABLE = "observable"
     """Somebody else makes it, and a function looks at it and tells its data version."""
+
+
+class Engine(StrEnum):
+    """Where the data of an asset is made."""
+
+    PYTHON = "python"
+    """In the driver's own process, of plain values and tables in memory."""
+    SPARK = "spark"
+    """On Spark: its parameters and what it returns are Spark's DataFrames."""
 
 
 class Severity(StrEnum):
@@ -192,16 +206,22 @@ class Dependency(Value, frozen=True):
     """Parameter of the function that gets its data; empty if it only comes earlier."""
     mappings: dict[str, Mapping] = {}
     """By dimension of the dependency. One that is not named: `Identity` if the asset has it too, else `All`."""
+    incremental: bool = False
+    """The parameter gets only those versions that the version which is replaced was not made of."""
 
 
 class CheckDefinition(Value, frozen=True):
-    """A function that looks at a fresh version of an asset and says whether it is good."""
+    """What looks at a fresh version of an asset and says whether it is good: a function, or a rule."""
 
     name: str
-    function: str
-    """`module:qualname`."""
+    function: str = ""
+    """`module:qualname`; empty if it has a rule."""
     severity: Severity = Severity.ERROR
+    """How bad it is that it fails. Where a rule has two levels, that of the worse one: the other is a warning."""
     description: str = ""
+    rule: Rule | None = None
+    samples: int = 0
+    """How many of the rows that fail are kept beside the data, without those columns that hold personal data."""
 
 
 class SecretRef(Value, frozen=True):
@@ -218,6 +238,33 @@ class SchemaColumn(Value, frozen=True):
     name: str
     type: str
     nullable: bool = True
+    pii: bool = False
+    """Whether it holds personal data."""
+
+
+class SourceFormat(StrEnum):
+    CSV = "csv"
+    JSON = "json"
+    """A record per line, or with the option `multiLine` a document or a list of records per file."""
+
+
+class CorruptRecords(StrEnum):
+    """What is done about records that do not fit the columns."""
+
+    FAIL = "fail"
+    NULL = "null"
+    """What cannot be read of a record is null. A declared text column `_corrupt_record` gets the record itself."""
+    DROP = "drop"
+
+
+class Source(Value, frozen=True):
+    """Files that somebody else writes, of an external asset. `arco.assets._sources` says what paths look like."""
+
+    path: str
+    format: SourceFormat
+    options: dict[str, str] = {}
+    """Of Spark's reader."""
+    corrupt: CorruptRecords = CorruptRecords.FAIL
 
 
 Seconds = Annotated[float, msgspec.Meta(gt=0)]
@@ -229,9 +276,16 @@ class AssetDefinition(Value, frozen=True):
     kind: AssetKind = AssetKind.ASSET
     function: str = ""
     """`module:qualname` of what makes or observes it; empty for an external asset."""
+    source: Source | None = None
+    """The files of an external asset, if others may read them."""
     unit: str = ""
     """The key under which it runs. Assets of one function share it: one task makes them all."""
     sql: str = ""
+    engine: Engine = Engine.PYTHON
+    spark_conf: dict[str, str] = {}
+    """Settings of the Spark session that makes it."""
+    one_plan: bool = False
+    """Its author says that one plan over many partitions gives each of them what a plan over it alone would give."""
     description: str = ""
     owners: tuple[str, ...] = ()
     tags: dict[str, str] = {}
@@ -247,11 +301,18 @@ class AssetDefinition(Value, frozen=True):
     secrets: tuple[SecretRef, ...] = ()
     schema: tuple[SchemaColumn, ...] = ()
     """The declared columns; empty if none are."""
+    column_lineage: dict[str, tuple[str, ...]] = {}
+    """What its author says columns are made of, by column: each source as `parameter.column`. It wins over plans."""
     renamed_from: tuple[str, ...] = ()
     code_version: str = ""
     """Hash of the function, what it calls and the lock file."""
     file: str = ""
     line: int = 0
+
+    @property
+    def is_on_spark(self) -> bool:
+        """Whether Spark makes it. A query is Spark's, also in a definition that is older than engines."""
+        return self.engine is Engine.SPARK or self.kind is AssetKind.SQL
 
 
 class Project(Value, frozen=True):

@@ -1,11 +1,13 @@
 """Names: which asset a text means. People leave out the namespace, and use the key an asset had before."""
 
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from difflib import get_close_matches
 
 import msgspec
 
-from arco.assets._definition import AssetDefinition, Project
+from arco.assets._definition import AssetDefinition, CheckDefinition, Project
+from arco.assets._rules import References
 from arco.core import Invalid, shown
 
 __all__ = ["ONLY_DIMENSION", "Lookup", "resolve"]
@@ -68,7 +70,7 @@ class Lookup:
 
 
 def resolve(project: Project) -> Project:
-    """The project with every dependency written as the key of the asset it means, sorted by key.
+    """The project with every dependency and reference written as the key of the asset it means, sorted by key.
 
     What cannot be found stays as it is; `validate` reports it.
     """
@@ -92,4 +94,14 @@ def _resolved(asset: AssetDefinition, lookup: Lookup, known: Mapping[str, AssetD
         if ONLY_DIMENSION in mappings and len(known[key].partitions) == 1:
             mappings[known[key].partitions[0].name] = mappings.pop(ONLY_DIMENSION)
         dependencies.append(msgspec.structs.replace(dependency, key=key, mappings=mappings))
-    return msgspec.structs.replace(asset, dependencies=tuple(dependencies))
+    checks = tuple(_resolved_check(check, lookup, namespace) for check in asset.checks)
+    return msgspec.structs.replace(asset, dependencies=tuple(dependencies), checks=checks)
+
+
+def _resolved_check(check: CheckDefinition, lookup: Lookup, namespace: str) -> CheckDefinition:
+    if not isinstance(check.rule, References):
+        return check
+    with suppress(Invalid):
+        rule = msgspec.structs.replace(check.rule, asset=lookup.find(check.rule.asset, namespace))
+        return msgspec.structs.replace(check, rule=rule)
+    return check

@@ -7,13 +7,17 @@ there are problems, so what comes later may rely on these rules.
 import math
 import re
 from collections.abc import Callable, Iterator
+from difflib import get_close_matches
 
 import msgspec
 
-from arco.assets._definition import AssetDefinition, AssetKind, Project, Severity
+from arco.assets._definition import AssetDefinition, AssetKind, Dependency, Engine, Project, Severity
 from arco.assets._fit import mapping_faults, partition_faults
 from arco.assets._graph import Graph, place, unit_of
 from arco.assets._lookup import Lookup, resolve
+from arco.assets._rules import References
+from arco.assets._sources import source_faults
+from arco.assets._verdicts import unfit
 from arco.core import AssetKey, Invalid, shown
 
 __all__ = ["Problem", "validate"]
@@ -22,6 +26,7 @@ _RETRIES_MAX = 100
 _SECONDS_MAX = 30 * 86_400.0
 _HEARTBEAT_MIN = 1.0
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_DOLLAR = re.compile(r"\$(\w+)")
 
 Fault = tuple[str, str]
 """What is wrong, and what to do about it."""
@@ -53,6 +58,8 @@ def validate(project: Project) -> tuple[Problem, ...]:
     ]
     problems += _duplicates(resolved)
     problems += _dependencies(resolved)
+    problems += _references(resolved)
+    problems += _column_lineage(resolved)
     problems += _cycles(resolved)
     problems += _units(resolved)
     problems += _renames(resolved)
@@ -78,10 +85,23 @@ def _kind(asset: AssetDefinition) -> Iterator[Fault]:
         yield f"it is of kind {asset.kind} and has no function", "decorate the function that makes or observes it"
     if asset.kind is AssetKind.SQL and not asset.sql.strip():
         yield "its SQL text is empty", "give sql= or return the text from the function"
+    if asset.kind is AssetKind.SQL and asset.engine is not Engine.SPARK:
+        yield "it is a query and its engine is not Spark", "define it with sql_asset of this version"
+    if asset.kind in (AssetKind.EXTERNAL, AssetKind.OBSERVABLE) and asset.engine is Engine.SPARK:
+        yield f"it is {asset.kind} and has the engine Spark, which makes nothing of it", "remove the engine"
+    if asset.spark_conf and asset.engine is not Engine.SPARK:
+        yield "it has settings of Spark and does not run there", "give engine='spark', or remove them"
     if asset.kind is AssetKind.EXTERNAL and (asset.function or asset.dependencies or asset.sql):
         yield "it is external and yet has a function or dependencies", "make it an asset, or remove them"
+    if asset.source is not None and asset.kind is not AssetKind.EXTERNAL:
+        yield f"it is of kind {asset.kind} and names files of others", "make it an external_asset"
     if asset.kind in (AssetKind.EXTERNAL, AssetKind.OBSERVABLE) and asset.checks:
         yield f"it is {asset.kind} and has checks, which only run on what Arco makes", "remove the checks"
+
+
+def _source(asset: AssetDefinition) -> Iterator[Fault]:
+    if asset.source is not None:
+        yield from source_faults(asset.source, asset.partitions, asset.schema)
 
 
 def _numbers(asset: AssetDefinition) -> Iterator[Fault]:
@@ -100,6 +120,14 @@ def _numbers(asset: AssetDefinition) -> Iterator[Fault]:
     if not (_HEARTBEAT_MIN <= asset.heartbeat_seconds <= _SECONDS_MAX) or math.isnan(asset.heartbeat_seconds):
         cure = f"use {_HEARTBEAT_MIN:.0f} to {_SECONDS_MAX:.0f}"
         yield f"the heartbeat time is {asset.heartbeat_seconds} seconds", cure
+
+
+def _query(asset: AssetDefinition) -> Iterator[Fault]:
+    """A name after a dollar sign is no parameter of Spark's; a colon before one is."""
+    names = {dimension.name for dimension in asset.partitions}
+    names |= {f"{name}_{edge}" for name in names for edge in ("start", "end")}
+    for name in sorted(names & set(_DOLLAR.findall(asset.sql))):
+        yield f"its query names the partition as ${name}", f"write :{name}"
 
 
 def _parts(asset: AssetDefinition) -> Iterator[Fault]:
@@ -126,7 +154,32 @@ def _parts(asset: AssetDefinition) -> Iterator[Fault]:
         yield "a tag or an owner is empty", "name it or leave it out"
 
 
-_RULES: tuple[Callable[[AssetDefinition], Iterator[Fault]], ...] = (_key, _kind, _numbers, _parts, partition_faults)
+def _checks(asset: AssetDefinition) -> Iterator[Fault]:
+    read = {dependency.key for dependency in asset.dependencies if dependency.parameter}
+    for check in asset.checks:
+        if (check.rule is None) == (not check.function):
+            yield f"the check {shown(check.name)} has not exactly one of a function and a rule", "give it one of them"
+        if isinstance(check.rule, References) and check.rule.asset not in read:
+            yield (
+                f"the check {shown(check.name)} compares with {shown(check.rule.asset)}, which it does not read",
+                "make that asset a parameter of the function",
+            )
+        refused = unfit(check, asset.schema) if asset.schema else None
+        if refused is not None:
+            message, _, cure = refused.message.removeprefix("no result: ").partition("; ")
+            yield f"the check {shown(check.name)}: {message}", cure or "correct the check, or the declared schema"
+
+
+_RULES: tuple[Callable[[AssetDefinition], Iterator[Fault]], ...] = (
+    _key,
+    _kind,
+    _source,
+    _numbers,
+    _query,
+    _parts,
+    _checks,
+    partition_faults,
+)
 
 
 # Rules about several assets
@@ -156,12 +209,80 @@ def _dependencies(project: Project) -> Iterator[Problem]:
             try:
                 upstream = assets[lookup.find(dependency.key, asset.key.partition(".")[0])]
                 faults += mapping_faults(asset, dependency, upstream)
+                faults += _incremental_faults(asset, dependency, upstream)
+                if upstream.source is not None and dependency.parameter and not asset.is_on_spark:
+                    message = f"it reads the files of {upstream.key} and does not run on Spark"
+                    faults.append((message, f"annotate {dependency.parameter} as DataFrame, or put it into deps="))
             except Invalid as error:
                 message, _, cure = error.message.partition("; ")
                 named = f"parameter {dependency.parameter}: " if dependency.parameter else ""
                 faults.append((f"{named}{message}", cure))
             for message, cure in faults:
                 yield Problem(asset.file, asset.line, asset.key, message, cure)
+
+
+def _incremental_faults(asset: AssetDefinition, dependency: Dependency, upstream: AssetDefinition) -> Iterator[Fault]:
+    if not dependency.incremental:
+        return
+    what = f"it reads {upstream.key} incrementally"
+    if not dependency.parameter:
+        yield f"{what} and gets no data of it", "name it in ins=, or leave incremental() away"
+    elif asset.kind is AssetKind.SQL:
+        yield (
+            f"{what} and is a query, which cannot read what it replaces",
+            "make it a function that returns a DataFrame",
+        )
+    elif asset.engine is not Engine.SPARK:
+        yield f"{what} and does not run on Spark", "annotate what it gets as DataFrame, or leave incremental() away"
+    elif upstream.kind not in (AssetKind.ASSET, AssetKind.SQL):
+        yield f"{what}, which others make: it has no versions", "leave incremental() away"
+
+
+def _references(project: Project) -> Iterator[Problem]:
+    """Columns that checks look for in other assets, as far as those declare theirs."""
+    schemas = {asset.key: [column.name for column in asset.schema] for asset in project.assets if asset.schema}
+    for asset in project.assets:
+        for check in asset.checks:
+            rule = check.rule
+            if not isinstance(rule, References) or rule.asset not in schemas:
+                continue
+            known = schemas[rule.asset]
+            for name in rule.to:
+                if name not in known:
+                    near = get_close_matches(name, known, 1)
+                    cure = f"did you mean {near[0]}?" if near else f"it has {', '.join(known[:10])}"
+                    message = f"the check {shown(check.name)}: {rule.asset} has no column {shown(name)}"
+                    yield Problem(asset.file, asset.line, asset.key, message, cure)
+
+
+def _column_lineage(project: Project) -> Iterator[Problem]:
+    """Columns that authors name in `column_lineage`, as far as schemas are declared."""
+    assets = {asset.key: asset for asset in project.assets}
+    for asset in project.assets:
+        read = {one.parameter: assets.get(one.key) for one in asset.dependencies if one.parameter}
+        faults: list[Fault] = []
+        for column, sources in asset.column_lineage.items():
+            faults += _unknown_column("it has", column, [one.name for one in asset.schema])
+            for source in sources:
+                parameter, dot, name = source.partition(".")
+                if not dot or not name or parameter not in read:
+                    has = f"parameters: {', '.join(read)}" if read else "no parameters"
+                    message = f"{shown(column)} is made of {shown(source)}, which is no column of a parameter"
+                    faults.append((message, f"write it as parameter.column; it has {has}"))
+                elif (upstream := read[parameter]) is not None and upstream.schema:
+                    known = [one.name for one in upstream.schema] + [one.name for one in upstream.partitions]
+                    faults += _unknown_column(f"{parameter} ({upstream.key}) has", name, known)
+        for message, cure in faults:
+            yield Problem(asset.file, asset.line, asset.key, f"column_lineage: {message}", cure)
+
+
+def _unknown_column(who: str, name: str, known: list[str]) -> list[Fault]:
+    """What is wrong with a column that is not among those that are known, if any are."""
+    if not known or name in known:
+        return []
+    near = get_close_matches(name, known, 1)
+    cure = f"did you mean {near[0]}?" if near else f"there are {', '.join(known[:10])}"
+    return [(f"{who} no column {shown(name)}", cure)]
 
 
 def _cycles(project: Project) -> Iterator[Problem]:
@@ -176,7 +297,11 @@ def _units(project: Project) -> Iterator[Problem]:
     first: dict[str, AssetDefinition] = {}
     shared: tuple[tuple[str, Callable[[AssetDefinition], object]], ...] = (
         ("partitions", lambda asset: asset.partitions),
-        ("function", lambda asset: (asset.kind, asset.function, asset.sql)),
+        (
+            "function",
+            lambda asset: (asset.kind, asset.function, asset.sql),
+        ),
+        ("settings of Spark", lambda asset: (asset.engine, asset.spark_conf, asset.one_plan)),
         ("dependencies", lambda asset: asset.dependencies),
         ("retries", lambda asset: asset.retries),
         ("time-outs", lambda asset: (asset.timeout_seconds, asset.heartbeat_seconds)),

@@ -5,17 +5,20 @@ from arco.catalog._audit import audit_page
 from arco.catalog._browser import browser_urls
 from arco.catalog._cursors import check_limit, decode_cursor, encode_cursor, number_in
 from arco.catalog._diff import Changed, Difference, compare, diff_snapshots
+from arco.catalog._footer import column_facts, read_footer
 from arco.catalog._lineage import downstream_of, walk
 from arco.catalog._names import (
     Namer,
     Resolved,
     View,
+    find_asset,
     name_of,
     namespace_path,
     parse_ref,
     position_of_view,
     resolve_namespace,
     resolve_table,
+    table_or_asset,
     table_path,
 )
 from arco.catalog._plain import Row, plain_rows
@@ -59,11 +62,13 @@ __all__ = [
     "browser_urls",
     "check_limit",
     "check_results",
+    "column_facts",
     "compare",
     "decode_cursor",
     "diff_snapshots",
     "downstream_of",
     "encode_cursor",
+    "find_asset",
     "find_table",
     "inspect",
     "list_columns",
@@ -78,6 +83,7 @@ __all__ = [
     "parse_ref",
     "plain_rows",
     "position_of_view",
+    "read_footer",
     "resolve_namespace",
     "resolve_table",
     "revisions_page",
@@ -86,6 +92,7 @@ __all__ = [
     "schema_versions",
     "table_history",
     "table_info",
+    "table_or_asset",
     "table_path",
     "type_text",
     "walk",

@@ -6,9 +6,9 @@ import pyarrow.compute as pc
 
 from arco.catalog._cursors import check_limit, decode_cursor, encode_cursor, number_in
 from arco.catalog._names import View, position_of_view
-from arco.catalog._plain import plain_rows
+from arco.catalog._plain import Row, plain_rows
 from arco.core import NotFound, format_time, shown
-from arco.domains.execution import MATERIALIZATIONS
+from arco.domains.execution import MATERIALIZATIONS, VERSION_STATUS
 from arco.domains.quality import CHECK_RESULTS, GATING_DECISIONS, CheckResult, GatingDecision
 from arco.state import Snapshot
 from arco.wire import CheckResultInfo, MaterializationInfo, Page, RunOutputs
@@ -44,6 +44,7 @@ async def run_outputs(activity: Snapshot, run_id: str, cursor: str | None = None
     if last is not None:
         data = data.filter(pc.greater(data.column("_position"), number_in(last[0])))
     rows = plain_rows(data.slice(0, check_limit(limit)))
+    await _tell_status(activity, rows)
     return RunOutputs(
         run_id=run_id,
         materializations=[
@@ -55,6 +56,15 @@ async def run_outputs(activity: Snapshot, run_id: str, cursor: str | None = None
         next_cursor=encode_cursor(place, (str(rows[-1]["_position"]),)) if data.num_rows > len(rows) else None,
         position=str(activity.position),
     )
+
+
+async def _tell_status(activity: Snapshot, rows: list[Row]) -> None:
+    """Say how versions stand now instead of how they were written."""
+    groups = {row["asset_id"] for row in rows}
+    held = await activity.scan(VERSION_STATUS, groups=groups)
+    stand = dict(zip(*(held.column(name).to_pylist() for name in ("materialization_id", "status")), strict=True))
+    for row in rows:
+        row["status"] = stand.get(row["materialization_id"], row["status"])
 
 
 async def check_results(

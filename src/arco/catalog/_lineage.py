@@ -1,10 +1,10 @@
-"""Walking the lineage graph from one table, up to what it is made of and down to what is made of it.
+"""Walking the lineage graph from one table or asset, up to what it is made of and down to what is made of it.
 
 A walk goes breadth first and looks at each table once, so that a cycle ends it like anything else. Edges of a table lie
 in its group, once as their source and once as their target; a walk reads groups and never the whole graph.
 """
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from functools import lru_cache
 from typing import Literal
 
@@ -19,7 +19,7 @@ from arco.domains.lineage import (
     LineageEdge,
     UpstreamEdge,
 )
-from arco.wire import LineageEdgeInfo, LineageGraph, LineageNode
+from arco.wire import ColumnEdgeInfo, LineageEdgeInfo, LineageGraph, LineageNode
 
 __all__ = ["Direction", "Names", "downstream_of", "walk"]
 
@@ -172,6 +172,7 @@ def _edge(edge: LineageEdge, metadata: EdgeMetadata | None) -> LineageEdgeInfo:
         recorded=edge.recorded,
         parameter=edge.parameter,
         columns={} if lineage is None else _columns(edge.source_id, lineage),
+        mappings=[] if lineage is None else list(_mappings(lineage)),
         capture_method=None if lineage is None else str(lineage.capture_method),
         confidence=None if lineage is None else str(lineage.confidence),
         coverage=None if lineage is None else lineage.coverage,
@@ -184,13 +185,31 @@ def _edge(edge: LineageEdge, metadata: EdgeMetadata | None) -> LineageEdgeInfo:
 
 
 def _columns(source_id: str, lineage: ColumnLineage) -> dict[str, list[str]]:
-    """Columns by id where the catalog knew one, else by name."""
-    return {
-        mapping.target_column.column_id or mapping.target_column.name: [
-            f"{source_id}/{column.column_id or column.name}" for column in mapping.source_columns
-        ]
-        for mapping in lineage.mappings
-    }
+    """Columns by id where the catalog knew one, else by name. A column made in several ways has several mappings."""
+    found: dict[str, dict[str, None]] = {}
+    for mapping in lineage.mappings:
+        known = found.setdefault(mapping.target_column.column_id or mapping.target_column.name, {})
+        known.update((f"{source_id}/{column.column_id or column.name}", None) for column in mapping.source_columns)
+    return {target: list(sources) for target, sources in found.items()}
+
+
+def _mappings(lineage: ColumnLineage) -> Iterator[ColumnEdgeInfo]:
+    for mapping in lineage.mappings:
+        yield ColumnEdgeInfo(
+            target=mapping.target_column.name,
+            sources=[column.name for column in mapping.source_columns],
+            kind=str(mapping.transform_type),
+            confidence=str(mapping.mapping_confidence),
+            reason=mapping.reason,
+        )
+    for influence in lineage.influences or ():
+        yield ColumnEdgeInfo(
+            target=None,
+            sources=[column.name for column in influence.source_columns],
+            kind=str(influence.transform_type),
+            confidence=str(lineage.confidence),
+            reason=None,
+        )
 
 
 @lru_cache(maxsize=1_024)

@@ -25,6 +25,7 @@ from arco.domains.catalog import (
     trace,
 )
 from arco.domains.catalog.checks import check_namespace_path, check_table_path, nearest
+from arco.domains.deployments import ASSETS, WORKSPACE, AssetRow, AssetStatus, resolve_key
 from arco.state import Replica, Snapshot, Table, bucket_of
 
 __all__ = [
@@ -34,6 +35,7 @@ __all__ = [
     "Resolved",
     "View",
     "changes_of",
+    "find_asset",
     "last_path",
     "load_groups",
     "name_of",
@@ -42,6 +44,7 @@ __all__ = [
     "position_of_view",
     "resolve_namespace",
     "resolve_table",
+    "table_or_asset",
     "table_path",
 ]
 
@@ -96,6 +99,28 @@ async def resolve_table(view: View, ref: Ref | str) -> Resolved:
     ref = parse_ref(ref) if isinstance(ref, str) else ref
     found, old = (ref.id, False) if ref.id else await _trace(view, TABLE, check_table_path(ref.path))
     return _resolved(TABLE, ref, found, old, await table_path(view, found))
+
+
+async def find_asset(view: View, path: tuple[str, ...]) -> AssetRow | None:
+    """The asset that a path means, or meant last; None if there is none."""
+    try:
+        return await resolve_key(view, ".".join(path))
+    except NotFound:
+        return None
+
+
+async def table_or_asset(view: View, ref: str) -> str:
+    """The id of the table that a ref means, or else of the asset with this key or id."""
+    try:
+        return (await resolve_table(view, ref)).id
+    except NotFound:
+        given = parse_ref(ref)
+        asset: AssetRow | None = (
+            await view.get(ASSETS, WORKSPACE, given.id) if given.id else await find_asset(view, given.path)
+        )
+        if asset is None:
+            raise
+        return asset.asset_id
 
 
 def _resolved(kind: str, ref: Ref, id: str, old: bool, path: tuple[str, ...] | None) -> Resolved:
@@ -183,7 +208,7 @@ async def last_path(view: View, object_id: str) -> tuple[str, ...] | None:
 
 
 class Namer:
-    """Names many tables, dropped ones too: paths of namespaces are found once, and `load` reads each file once."""
+    """Names many tables and assets, dropped ones too: each namespace is found once, `load` reads each file once."""
 
     def __init__(self, view: View) -> None:
         self._view = view
@@ -193,7 +218,7 @@ class Namer:
         await load_groups(self._view, TABLES, table_ids)
 
     async def __call__(self, table_id: str) -> tuple[str | None, bool]:
-        """The path as text, and whether the table exists; of one that the catalog never had the path is None."""
+        """The path as text, and whether it exists; of what the catalog never had the path is None."""
         row: TableRow | None = await self._view.get(TABLES, table_id, table_id)
         if row is not None:
             if row.namespace_id not in self._above:
@@ -202,11 +227,14 @@ class Namer:
             if path is not None:
                 return format_path((*path, row.name)), True
         last = await last_path(self._view, table_id)
-        return None if last is None else format_path(last), False
+        if last is not None:
+            return format_path(last), False
+        asset: AssetRow | None = await self._view.get(ASSETS, WORKSPACE, table_id)
+        return (None, False) if asset is None else (asset.key, asset.status == AssetStatus.ACTIVE)
 
 
 async def name_of(view: View, table_id: str) -> tuple[str | None, bool]:
-    """The path of a table as text, and whether it exists: lineage also names tables that were dropped.
+    """The path of a table or asset as text, and whether it exists: lineage also names those that were dropped.
 
     Of a dropped one it is the last path, of one that the catalog never had it is None.
     """

@@ -1,4 +1,4 @@
-"""What SQL can name: `system.*` from the tables of both logs, else the data of a table of the catalog.
+"""What SQL can name: `system.*` from the tables of both logs, else the data of a table of the catalog or of an asset.
 
 Every table of a log that is not private is `system.<name>`, with its declared columns and `_position` (a 64-bit
 number: the event that determines the row). A table that both logs have is one relation whose first column `log` says
@@ -9,18 +9,23 @@ from collections.abc import Awaitable, Callable, Collection, Sequence
 
 import pyarrow as pa
 
+from arco.catalog._sql_assets import read_asset_data
 from arco.catalog._sql_data import read_current_files
 from arco.catalog._sql_relation import Relation, SqlView, near_names, select_columns
 from arco.catalog._views import VIEWS
 from arco.core import NotFound, Runtime, format_path
 from arco.domains.catalog import Column, TableRow
+from arco.domains.deployments import AssetRow
 from arco.state import Snapshot, Table
 from arco.storage import Store
 
-__all__ = ["CatalogResolver", "FindTable", "SystemRelations"]
+__all__ = ["CatalogResolver", "FindAsset", "FindTable", "SystemRelations"]
 
 FindTable = Callable[[tuple[str, ...]], Awaitable[tuple[TableRow, list[Column]] | None]]
 """The table of a path and all its columns, dropped ones included; None if there is none."""
+
+FindAsset = Callable[[tuple[str, ...]], Awaitable[AssetRow | None]]
+"""The asset of a key, by its parts; None if there is none."""
 
 _SYSTEM = "system"
 _LOG = pa.field("log", pa.string())
@@ -74,23 +79,27 @@ class SystemRelations:
 
 
 class CatalogResolver:
-    """A `Resolver`: `system.*` in any case first, else the path of a table, exactly as it is called."""
+    """A `Resolver`: `system.*` in any case first, else a table, else an asset, exactly as they are called."""
 
     def __init__(
         self,
         system: SystemRelations,
         find_table: FindTable,
         activity: Snapshot,
+        newest: Callable[[], Awaitable[Snapshot]],
         store: Store,
         runtime: Runtime,
         max_input_bytes: int,
+        find_asset: FindAsset | None = None,
     ) -> None:
         self._system = system
         self._find_table = find_table
         self._activity = activity
+        self._newest = newest
         self._store = store
         self._runtime = runtime
         self._max_input_bytes = max_input_bytes
+        self._find_asset = find_asset
 
     async def __call__(self, path: tuple[str, ...]) -> Relation | SqlView:
         of_system = path[0].lower() == _SYSTEM and len(path) == 2
@@ -101,7 +110,20 @@ class CatalogResolver:
         if table is not None:
             row, columns = table
             return await read_current_files(
-                row, columns, format_path(path), self._activity, self._store, self._runtime, self._max_input_bytes
+                row,
+                columns,
+                format_path(path),
+                self._activity,
+                await self._newest(),
+                self._store,
+                self._runtime,
+                self._max_input_bytes,
+            )
+        asset = await self._find_asset(path) if self._find_asset is not None and len(path) > 1 else None
+        if asset is not None:
+            newest = await self._newest()
+            return await read_asset_data(
+                asset, self._activity, newest, self._store, self._runtime, self._max_input_bytes
             )
         name = format_path(path)
         if of_system:
@@ -109,4 +131,7 @@ class CatalogResolver:
         if len(path) == 1:
             hint = near_names(f"{_SYSTEM}.{name}", self._system.names())
             raise NotFound(f"there is no table {name}; write its namespace too, as in sales.orders ({hint})")
-        raise NotFound(f"there is no table {name}; look into system.tables, whose full_name is what a query may name")
+        raise NotFound(
+            f"there is no table or asset {name}; a query may name the full_name in system.tables, and the key in "
+            "system.assets"
+        )

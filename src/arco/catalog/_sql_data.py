@@ -2,6 +2,9 @@
 
 partitions -> current materialization -> files below `data/` of the workspace -> Arrow in the catalog's columns
 
+Which version was current is asked of the snapshot; where its rows lie is asked of the state of now, because files that
+were compacted since go after a while.
+
 A column is found in a file under the name it had when the file was written: by the schema version that its
 materialization names, else by its present name or one that only it had before.
 """
@@ -10,6 +13,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
+import msgspec
 import pyarrow as pa
 
 from arco.catalog._sql_files import Wanted, decode_file
@@ -17,11 +21,19 @@ from arco.catalog._sql_relation import select_columns
 from arco.catalog._sql_types import arrow_type
 from arco.core import Invalid, NotFound, PartitionKey, Refused, Runtime, Scalar, TooLarge
 from arco.domains.catalog import Column, TableRow
-from arco.domains.execution import MATERIALIZATIONS, PARTITIONS, Materialization
+from arco.domains.execution import MATERIALIZATIONS, PARTITIONS, Materialization, files_of
 from arco.state import Snapshot
 from arco.storage import ObjectMissing, Store
 
-__all__ = ["TableDataRelation", "read_current_files", "sources_of"]
+__all__ = [
+    "CurrentFile",
+    "TableDataRelation",
+    "current_files",
+    "current_versions",
+    "read_bytes",
+    "read_current_files",
+    "sources_of",
+]
 
 FORMATS = ("PARQUET", "CSV", "JSON")
 """What is read here. DELTA and ICEBERG tables have their own lists of files."""
@@ -30,7 +42,9 @@ _FOLDER = "data/"
 
 
 @dataclass(frozen=True)
-class _DataFile:
+class CurrentFile:
+    """A file of the newest published version of a partition."""
+
     path: str
     size: int
     schema_version: int | None
@@ -42,24 +56,33 @@ async def read_current_files(
     columns: Sequence[Column],
     name: str,
     activity: Snapshot,
+    newest: Snapshot,
     store: Store,
     runtime: Runtime,
     max_bytes: int,
 ) -> "TableDataRelation":
-    """The relation of a table, with its files as of a snapshot of `activity`. No file is read yet."""
+    """The relation of a table as of a snapshot of `activity`; `newest` is one of now. No file is read yet."""
     if not any(column.status == "active" for column in columns):
         raise Refused(f"the table {name} has no columns; add one before it is queried")
-    files: list[_DataFile] = []
-    for partition in await activity.rows(PARTITIONS, table.table_id):
-        current = partition.current_materialization_id
-        if current is None:
-            continue
-        version: Materialization | None = await activity.get(MATERIALIZATIONS, table.table_id, current)
-        if version is None:
-            continue  # retention took the fact; its files go with it
-        key = _partition_values(partition.partition_key)
-        files += [_DataFile(file.path, file.size_bytes, version.schema_version, key) for file in version.files]
+    versions = await current_versions(activity, newest, table.table_id)
+    files = [file for version in versions for file in current_files(version)]
     return TableDataRelation(table, columns, name, files, store, runtime, max_bytes)
+
+
+async def current_versions(activity: Snapshot, newest: Snapshot, id: str) -> list[Materialization]:
+    """The newest published version of each partition of a table or an asset, with the files where its rows are now."""
+    found: list[Materialization] = []
+    for partition in await activity.rows(PARTITIONS, id):
+        current = partition.current_materialization_id
+        version = await activity.get(MATERIALIZATIONS, id, current) if current is not None else None
+        if version is not None:  # else retention took the fact; its files go with it
+            found.append(msgspec.structs.replace(version, files=await files_of(newest, version)))
+    return found
+
+
+def current_files(version: Materialization) -> list[CurrentFile]:
+    key = _partition_values(version.partition_key)
+    return [CurrentFile(file.path, file.size_bytes, version.schema_version, key) for file in version.files]
 
 
 def _partition_values(key: str) -> Mapping[str, Scalar]:
@@ -89,7 +112,7 @@ class TableDataRelation:
         table: TableRow,
         columns: Sequence[Column],
         name: str,
-        files: Sequence[_DataFile],
+        files: Sequence[CurrentFile],
         store: Store,
         runtime: Runtime,
         max_bytes: int,
@@ -117,14 +140,14 @@ class TableDataRelation:
         found = [schema.empty_table()]
         budget = self._max_bytes
         for file in self._files:
-            data = await self._read(file, budget)
+            data = await read_bytes(self._store, self._name, file.path, budget)
             wanted = [self._wanted(column, file) for column in active]
             work = partial(decode_file, self._table.format, data, wanted, file.path, budget)
             found.append(await self._runtime.offload(work))
             budget -= found[-1].nbytes
         return pa.concat_tables(found)
 
-    def _wanted(self, column: Column, file: _DataFile) -> Wanted:
+    def _wanted(self, column: Column, file: CurrentFile) -> Wanted:
         names = (column.name, *(old.name for old in column.former_names))
         dimension = next((name for name in names if name in file.partition), None)
         return Wanted(
@@ -136,26 +159,25 @@ class TableDataRelation:
             None if dimension is None else file.partition[dimension],
         )
 
-    async def _read(self, file: _DataFile, budget: int) -> bytes:
-        """The bytes of a file, once its real size is known to fit: what was recorded may be wrong."""
-        if not file.path.startswith(_FOLDER):
-            raise Refused(
-                f"the data of {self._name} lies outside the workspace's data folder ({file.path[:200]!r}), where SQL "
-                "does not read; query it with an engine that has access"
-            )
-        try:
-            size = (await self._store.head(file.path)).size
-            if size > budget:
-                raise TooLarge(
-                    f"the file {file.path} has {size} bytes and {budget} may still be read; name fewer tables"
-                )
-            return await self._store.get(file.path)
-        except TooLarge:
-            raise
-        except Invalid as error:
-            raise Refused(f"the data of {self._name} names a file that cannot be one: {error.message}") from None
-        except ObjectMissing:
-            raise NotFound(
-                f"the file {file.path} of {self._name} is not in the store; it was deleted, or never written: "
-                "materialize the partition again"
-            ) from None
+
+async def read_bytes(store: Store, name: str, path: str, budget: int) -> bytes:
+    """The bytes of a file, once its real size is known to fit: what was recorded may be wrong."""
+    if not path.startswith(_FOLDER):
+        raise Refused(
+            f"the data of {name} lies outside the workspace's data folder ({path[:200]!r}), where SQL "
+            "does not read; query it with an engine that has access"
+        )
+    try:
+        size = (await store.head(path)).size
+        if size > budget:
+            raise TooLarge(f"the file {path} has {size} bytes and {budget} may still be read; name fewer tables")
+        return await store.get(path)
+    except TooLarge:
+        raise
+    except Invalid as error:
+        raise Refused(f"the data of {name} names a file that cannot be one: {error.message}") from None
+    except ObjectMissing:
+        raise NotFound(
+            f"the file {path} of {name} is not in the store; it was deleted, or never written: "
+            "materialize the partition again"
+        ) from None

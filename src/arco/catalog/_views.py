@@ -6,6 +6,7 @@ that has a dot itself in double quotes. Rows keep all their columns; what is add
 - `system.namespaces` has `path`.
 - `system.tables` has `namespace` (its path) and `full_name`.
 - `system.columns` has `table_name`, the full name of its table; None for a table that was dropped.
+- `system.materializations` has `written_status`, which is how a version was written; its `status` is how it stands now.
 """
 
 from dataclasses import dataclass
@@ -69,5 +70,15 @@ FROM {{columns}} columns LEFT JOIN full_names ON full_names.table_id = columns.t
         ("namespaces", "tables", "columns"),
         ("table_name",),
         frozenset({"namespace_id", "parent_id", "name", "table_id", "_position"}),
+    ),
+    "materializations": SystemView(
+        """
+SELECT made.* EXCLUDE (_position) REPLACE (coalesce(stands.status, made.status) AS status),
+    made.status AS written_status, made._position
+FROM {materializations} made
+LEFT JOIN {version_status} stands ON stands.materialization_id = made.materialization_id""",
+        ("materializations", "version_status"),
+        ("written_status",),
+        frozenset({"materialization_id", "status", "_position"}),
     ),
 }

@@ -11,6 +11,7 @@ from arco import __version__
 from arco.cli._access import key, role, settings, who
 from arco.cli._activity import events, single
 from arco.cli._assets import app as assets
+from arco.cli._backfill import app as backfill
 from arco.cli._check import app as check
 from arco.cli._column import app as column
 from arco.cli._command import EXIT_INTERRUPTED
@@ -22,10 +23,12 @@ from arco.cli._doctor import app as doctor
 from arco.cli._init import app as setup
 from arco.cli._lineage import app as lineage
 from arco.cli._log import app as log
+from arco.cli._maintain import app as maintain
 from arco.cli._namespace import app as namespace
 from arco.cli._output import Output
 from arco.cli._partitions import app as partitions
 from arco.cli._plan import app as plan
+from arco.cli._quarantine import app as quarantine
 from arco.cli._query import app as query
 from arco.cli._run import app as run
 from arco.cli._runs import app as runs
@@ -128,8 +131,11 @@ COMMANDS: dict[str, list[tuple[str | None, typer.Typer]]] = {
         ("partitions", partitions),
         (None, plan),
         (None, run),
+        (None, backfill),
         ("runs", runs),
         ("explain", explain),
+        ("quarantine", quarantine),
+        ("maintain", maintain),
     ],
     "Activity": [("events", events), (None, single)],
     "Access": [("key", key), ("role", role), ("settings", settings), (None, who)],

@@ -18,6 +18,7 @@ from arco.cli._command import Session, asks
 from arco.cli._connect import connect
 from arco.cli._options import AsOfOption, AssetArgument, LimitOption
 from arco.cli._output import grid, say, shown_time, titled
+from arco.cli._quarantine import PartitionOption, partition_of, versions_out
 from arco.cli._run_text import shown_partition, shown_seconds
 from arco.wire import AssetDetail, AssetSummary, PartitionInfo
 
@@ -68,6 +69,7 @@ def _facts(found: AssetDetail) -> list[tuple[str, object]]:
         ("tags", found.tags),
         ("made", (made if count or found.materialized_count else "never") if found.kind != "external" else None),
         ("newest", shown_time(found.last_materialized_at)),
+        ("held back", _held(found)),
         ("used by", found.downstream),
         ("former keys", found.former_keys),
     ]
@@ -76,6 +78,14 @@ def _facts(found: AssetDetail) -> list[tuple[str, object]]:
     except msgspec.ValidationError:
         known.append(("made of", found.upstream))  # written by another version; what is known of any is said
     return [*known, ("deployed", shown_time(found.deployed_at)), ("code", found.code_version), ("id", found.asset_id)]
+
+
+def _held(found: AssetDetail) -> str | None:
+    if not found.held_count:
+        return None
+    what = "partitions have" if found.held_count > 1 else "partition has"
+    what = f"{found.held_count:,} {what}" if found.partition_count is not None else "it has"
+    return f"{what} a newest version that is blocked or quarantined (arco quarantine list --asset {found.key})"
 
 
 def _definition_facts(asset: AssetDefinition) -> list[tuple[str, object]]:
@@ -87,6 +97,9 @@ def _definition_facts(asset: AssetDefinition) -> list[tuple[str, object]]:
     waits = f"{shown_seconds(asset.timeout_seconds)}" if asset.timeout_seconds else None
     return [
         ("made by", asset.function or None),
+        ("made on", "Spark" if asset.is_on_spark else None),
+        ("Spark settings", asset.spark_conf),
+        ("many partitions", "by one plan, as its author says" if asset.one_plan else None),
         ("defined", f"{asset.file}:{asset.line}" if asset.file else None),
         ("made with", asset.unit if asset.unit not in ("", asset.key) else None),
         ("made of", made_of),
@@ -127,7 +140,10 @@ def _gating(gating: GatingPolicy) -> str:
 async def partitions(
     session: Session, asset: AssetArgument, as_of: AsOfOption = None, limit: LimitOption = 100
 ) -> None:
-    """List the partitions of an asset of which something is known: made, failed or quarantined."""
+    """List the partitions of an asset of which something is known: made, failed or held back.
+
+    The version is the one that readers get; the status tells of the newest one.
+    """
     async with connect(session) as client:
         items, more = await gather(client.list_asset_partitions(asset, limit=page_size(limit), as_of=as_of), limit)
     items.sort(key=lambda item: item.partition_key)
@@ -136,8 +152,27 @@ async def partitions(
     list_out(session, "partitions", items, more, headers, _partition_row, empty)
 
 
+@asks(app)
+async def versions(
+    session: Session,
+    asset: AssetArgument,
+    partition: PartitionOption = None,
+    as_of: AsOfOption = None,
+    limit: LimitOption = 20,
+) -> None:
+    """List the versions of an asset, newest first: how each stands, and which one readers get."""
+    async with connect(session) as client:
+        text = partition_of(partition)
+        pages = client.list_asset_versions(asset, partition=text, limit=page_size(limit), as_of=as_of)
+        items, more = await gather(pages, limit)
+    of = f"{asset}[{text}]" if text else asset
+    versions_out(session, items, more, f"Nothing was made of {of} yet; `arco run {asset}` does it.")
+
+
 def _partition_row(found: PartitionInfo) -> list[object]:
-    style = {"complete": "green", "failed": "bold red", "quarantined": "magenta"}.get(found.status.lower(), "")
+    style = {"complete": "green", "failed": "bold red", "blocked": "yellow", "quarantined": "magenta"}.get(
+        found.status.lower(), ""
+    )
     key = shown_partition(found.partition_key) or None
     status = say(found.status, style)
     return [key, status, found.version, found.row_count, shown_time(found.updated_at), found.materialization_id]

@@ -10,6 +10,7 @@ import getpass
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import httpx
 
@@ -21,6 +22,9 @@ from arco.log import HintFile
 from arco.runtime import Peers, Workspace
 from arco.state import Layout
 
+if TYPE_CHECKING:
+    from arco.servo import Merger
+
 __all__ = ["IN_PROCESS", "TIMEOUT_SECONDS", "connect", "find_server", "stored_secret"]
 
 TIMEOUT_SECONDS = 120.0
@@ -29,16 +33,25 @@ IN_PROCESS = "http://embedded.localhost"
 
 
 @asynccontextmanager
-async def connect(session: Session) -> AsyncIterator[AsyncClient]:
-    """A client of whoever serves the workspace, while the block runs."""
+async def connect(session: Session, merger: "Merger | None" = None) -> AsyncIterator[AsyncClient]:
+    """A client of whoever serves the workspace, while the block runs.
+
+    With a `merger`, which merges small files of data, the command itself serves: the merger is of this process.
+    """
     settings = session.project.loaded.settings
     named = settings.url if not settings.embedded else ""
     if named:
         _check_flags(session)
-    url = named or (None if settings.embedded else await find_server(session))
+    if named and merger is not None:
+        raise Invalid(
+            "work on Spark is started by a process that has the store itself; leave out the server "
+            f"({session.project.loaded.origin['url']}), or `--engine spark`"
+        )
+    is_here = settings.embedded or merger is not None
+    url = named or (None if is_here else await find_server(session))
     async with AsyncExitStack() as stack:
         if url is None:
-            client = await stack.enter_async_context(_embedded(session))
+            client = await stack.enter_async_context(_embedded(session, merger))
         else:
             # A server that a hint named has not proved who it is, so it gets no key; one that the caller named does.
             token = settings.token or None if named else None
@@ -91,7 +104,7 @@ async def find_server(session: Session) -> str | None:
 
 
 @asynccontextmanager
-async def _embedded(session: Session) -> AsyncIterator[AsyncClient]:
+async def _embedded(session: Session, merger: "Merger | None" = None) -> AsyncIterator[AsyncClient]:
     # The server's part of the program takes longer to load than all the rest, and most commands find a server.
     from arco.api import close_app, local_app
 
@@ -109,7 +122,7 @@ async def _embedded(session: Session) -> AsyncIterator[AsyncClient]:
             cadence=cadence_of(project),
         )
         await stack.enter_async_context(workspace)
-        app = local_app(workspace, runtime, f"local:{_user()}")
+        app = local_app(workspace, runtime, f"local:{_user()}", merger)
         stack.push_async_callback(close_app, app)
         transport = httpx.ASGITransport(app, raise_app_exceptions=False)
         client = AsyncClient(IN_PROCESS, transport=transport, timeout=TIMEOUT_SECONDS, runtime=runtime)

@@ -10,10 +10,10 @@ import typer
 from arco.cli._check import ReadProject, problem_lines, read_project
 from arco.cli._command import Session, listens
 from arco.cli._deploy import current_deployment, deploy_project, diff_lines
-from arco.cli._open import open_base
-from arco.cli._options import FolderArgument
+from arco.cli._open import open_base, slots_of
+from arco.cli._options import FolderArgument, MasterOption, SlotsOption, SparkConfOption
 from arco.cli._output import dump, say
-from arco.cli._stack import Stack, running_stack
+from arco.cli._stack import Stack, running_stack, spark_arguments
 from arco.client import AsyncClient, is_loopback
 from arco.core import ArcoError, Invalid, NotFound
 from arco.runtime import init_workspace, read_incarnation
@@ -31,7 +31,9 @@ LOOK_SECONDS = 0.5
 async def dev(
     session: Session,
     folder: FolderArgument = None,
-    slots: Annotated[int, typer.Option("--slots", min=1, max=256, help="Tasks at once.")] = 4,
+    slots: SlotsOption = None,
+    master: MasterOption = None,
+    spark_conf: SparkConfOption = None,
     reload: Annotated[bool, typer.Option("--reload/--no-reload", help="Deploy again when a file changes.")] = True,
 ) -> None:
     """Serve, work and deploy from this folder until Ctrl-C.
@@ -45,8 +47,9 @@ async def dev(
         )
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, _interrupt)
     await _ensure_workspace(session)
-    async with running_stack(session, slots=slots, listen=listen) as stack:
-        _welcome(session, stack, place, slots)
+    count = slots_of(session.project, slots)
+    async with running_stack(session, slots=count, listen=listen, spark=spark_arguments(master, spark_conf)) as stack:
+        _welcome(session, stack, place, count)
         seen: dict[Path, tuple[int, int]] = {}
         while True:
             found = await asyncio.to_thread(_files, place)
@@ -81,7 +84,8 @@ def _welcome(session: Session, stack: Stack, place: Path, slots: int) -> None:
         session.output.line(dump({"url": stack.url, "workspace": session.project.scope.root, "slots": slots}))
         return
     output = session.output.people
-    output.print(say(f"Serving {session.project.scope.root} at {stack.url}, with {slots} tasks at once", "green"))
+    tasks = "1 task" if slots == 1 else f"{slots} tasks"
+    output.print(say(f"Serving {session.project.scope.root} at {stack.url}, with {tasks} at once", "green"))
     output.print(say(f"  {place} is deployed whenever it changes. In another terminal: arco run '*'", "dim"))
     output.print(say("  Ctrl-C ends it; what runs is finished first.", "dim"))
 

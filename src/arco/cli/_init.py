@@ -2,12 +2,13 @@
 
 import re
 import shlex
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.text import Text
 
 from arco.cli._command import Session, command
+from arco.cli._example import check_empty, write_example
 from arco.cli._open import open_base, reading
 from arco.cli._output import dump, grid, say, visible
 from arco.core import Invalid, format_time
@@ -22,25 +23,48 @@ _BUCKET = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
 
 
 @command(app, "init")
-async def init(session: Session) -> None:
+async def init(
+    session: Session,
+    example: Annotated[
+        bool,
+        typer.Option("--example", help="Write an example into this folder as well: a shop's pipeline on Spark."),
+    ] = False,
+) -> None:
     """Test the store and create a workspace in it.
 
-    Exits with 3 if the workspace exists already.
+    Exits with 3 if the workspace exists already, or if there shall be an example and the folder is not empty.
     """
     project = session.project
+    if example:
+        check_empty(project.folder)
     async with open_base(project, session.runtime) as base:
         incarnation = await init_workspace(base, project.scope, session.runtime)
-    document = {
+    document: dict[str, Any] = {
         "workspace": project.scope.root,
         "store": project.store,
         "incarnation": incarnation.id,
         "created_at": format_time(incarnation.created_at),
     }
-    session.output.emit(
-        document,
-        _created(project.scope.root, project.store, incarnation.id),
-        *_next_steps(session),
+    created = _created(project.scope.root, project.store, incarnation.id)
+    if example:
+        document["files"] = write_example(project.folder)
+        session.output.emit(document, created, *_example_steps())
+    else:
+        session.output.emit(document, created, *_next_steps(session))
+
+
+def _example_steps() -> list[Text]:
+    """What to do with an example, and what is missing for it."""
+    from arco.spark import missing_for_spark
+
+    told = _lines(
+        "Wrote an example: README.md says what to do, pipeline.py is it, till.py makes up its data.",
+        "Next: arco deploy",
+        "      arco backfill '*' --from 2026-08-03 --to 2026-08-30",
+        "      arco quarantine list",
     )
+    missing = missing_for_spark()
+    return [told, say(f"It runs on Spark: {missing}.", "yellow")] if missing is not None else [told]
 
 
 def _created(workspace: str, store: str, incarnation: str) -> Text:

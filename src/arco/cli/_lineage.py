@@ -1,6 +1,7 @@
-"""Commands on lineage: what a table is made of, what is made of it, and dependencies that people state by hand."""
+"""Commands on lineage: what tables and assets are made of, column by column; dependencies that people state by hand."""
 
 from collections.abc import Callable
+from dataclasses import asdict
 from enum import StrEnum
 from typing import Annotated
 
@@ -10,13 +11,14 @@ from rich.text import Text
 from rich.tree import Tree
 
 from arco.cli._answers import confirm, document_of, written_out
+from arco.cli._column_lineage import COVERAGE, Covered, column_parts, coverage_parts
 from arco.cli._command import Session, asks, changes
 from arco.cli._connect import connect
-from arco.cli._options import AsOfOption, DescriptionOption, TableArgument, YesOption
+from arco.cli._options import AsOfOption, DescriptionOption, TableOrAssetArgument, YesOption
 from arco.cli._output import say, visible
 from arco.cli._specs import parse_pairs
 from arco.core import Invalid
-from arco.wire import EdgeAdd, LineageEdgeInfo, LineageGraph, LineageNode
+from arco.wire import EdgeAdd, LineageEdgeInfo, LineageGraph, LineageNode, QueryRequest
 
 __all__ = ["app"]
 
@@ -32,17 +34,25 @@ class Direction(StrEnum):
 @asks(app)
 async def show(
     session: Session,
-    table: TableArgument,
+    table: TableOrAssetArgument,
     direction: Annotated[Direction, typer.Option("--direction", "-d", help="Which way to walk.")] = Direction.BOTH,
     depth: Annotated[int, typer.Option("--depth", min=0, max=1000, help="Hops at most; 0 for any number.")] = 0,
+    column: Annotated[
+        str | None, typer.Option("--column", metavar="NAME", help="Only what this column is made of.")
+    ] = None,
     as_of: AsOfOption = None,
 ) -> None:
-    """Show what a table is made of, and what is made of it.
+    """Show what a table or an asset is made of, and what is made of it.
 
     (by hand) is a dependency somebody stated; (2 runs) is one that runs recorded.
     """
+    if column is not None:
+        direction = Direction.UPSTREAM
     async with connect(session) as client:
         graph = await client.get_lineage(table, direction=direction.value, depth=depth, as_of=as_of)
+    if column is not None:
+        session.output.emit(document_of(graph), *column_parts(graph, column))
+        return
     parts: list[RenderableType] = []
     if direction is not Direction.DOWNSTREAM:
         parts.append(_tree(graph, "made of", lambda edge: (edge.target_id, edge.source_id)))
@@ -88,6 +98,23 @@ def _edges(edges: list[LineageEdgeInfo]) -> str:
     told = [f"{runs:,} {'run' if runs == 1 else 'runs'}"] if any(edge.recorded for edge in edges) else []
     told += [f"by hand, edge {edge.id}" for edge in edges if edge.manual]
     return f"({', '.join(told)})"
+
+
+@asks(app)
+async def coverage(session: Session, as_of: AsOfOption = None) -> None:
+    """Say of how many columns of each asset it is known what they are made of.
+
+    exact: all of it, and nothing else. approximate: it is among what is listed. unknown: there may be more. What is
+    made of nothing has no lineage, and is not counted.
+    """
+    async with connect(session) as client:
+        found = await client.run_query(QueryRequest(sql=COVERAGE, as_of=as_of))
+    covered = [Covered(*row) for row in found.rows]
+    document = {"assets": [asdict(one) for one in covered]}
+    if not covered:
+        session.output.emit(document, say("No lineage is recorded yet; `arco run SELECTION` records it."))
+        return
+    session.output.emit(document, *coverage_parts(covered))
 
 
 @changes(app)

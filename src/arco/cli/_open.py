@@ -5,7 +5,8 @@
 - `writing`: the whole `Workspace`, for commands that publish.
 """
 
-from collections.abc import AsyncIterator, Mapping
+import os
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +14,7 @@ from pathlib import Path
 from arco.core import Invalid, Loaded, StoreRefused, load_settings
 from arco.log import HintFile, Place
 from arco.runtime import DEFINITIONS, AsyncRuntime, Incarnation, Workspace, read_incarnation
-from arco.state import Cadence, Definition, Layout, Revisions
+from arco.state import Cadence, Definition, Layout, Revisions, Runner
 from arco.storage import RequestCounts, Role, RoleStore, Scope, Sequence, Store, Tail, open_store
 
 __all__ = [
@@ -25,10 +26,14 @@ __all__ = [
     "find_project",
     "open_base",
     "reading",
+    "slots_of",
     "writing",
 ]
 
 CONFIG_NAME = "arco.toml"
+
+MOST_SLOTS = 4
+"""Tasks at once if nobody says how many: each that runs on Spark has a Java process of its own."""
 
 
 @dataclass(frozen=True)
@@ -124,6 +129,12 @@ def cadence_of(project: Project) -> Cadence:
     return Cadence(interval=settings.publish_interval_ms / 1000, fan_in=settings.merge_fan_in)
 
 
+def slots_of(project: Project, asked: int | None = None) -> int:
+    """How many tasks a worker of this machine runs at once."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return asked or project.loaded.settings.slots or min(cores, MOST_SLOTS)
+
+
 @asynccontextmanager
 async def reading(project: Project, runtime: AsyncRuntime) -> AsyncIterator[Reader]:
     async with open_base(project, runtime) as base:
@@ -132,8 +143,16 @@ async def reading(project: Project, runtime: AsyncRuntime) -> AsyncIterator[Read
 
 
 @asynccontextmanager
-async def writing(project: Project, runtime: AsyncRuntime, log: str | None) -> AsyncIterator[Workspace]:
-    """The workspace with the roles that publish. It owns no log, and no loop runs: the command says what happens."""
+async def writing(
+    project: Project,
+    runtime: AsyncRuntime,
+    log: str | None,
+    runner: Callable[[Store, Place], Runner] | None = None,
+) -> AsyncIterator[Workspace]:
+    """The workspace with the roles that publish. It owns no log, and no loop runs: the command says what happens.
+
+    `runner` makes what merges and folds anew; without it that is done in this process.
+    """
     async with open_base(project, runtime) as base:
         opened = await Workspace.open(
             base,
@@ -143,6 +162,7 @@ async def writing(project: Project, runtime: AsyncRuntime, log: str | None) -> A
             compact=False,
             may_own=False,
             cadence=cadence_of(project),
+            runner=runner,
         )
         async with opened:
             yield opened

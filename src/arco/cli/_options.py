@@ -6,10 +6,14 @@ from typing import Annotated
 
 import typer
 
+from arco.spark import CompactionEngine
+
 __all__ = [
     "AsOfOption",
     "AssetArgument",
+    "BatchOption",
     "DescriptionOption",
+    "EngineOption",
     "FolderArgument",
     "IfExistsOption",
     "IfNotExistsOption",
@@ -19,6 +23,7 @@ __all__ = [
     "LogArgument",
     "LogName",
     "LogOption",
+    "MasterOption",
     "NamespaceArgument",
     "OwnersOption",
     "PartitionsOption",
@@ -28,9 +33,12 @@ __all__ = [
     "RequestKeyOption",
     "RunArgument",
     "SelectionArgument",
+    "SlotsOption",
+    "SparkConfOption",
     "StoreOption",
     "StoreOptionsOption",
     "TableArgument",
+    "TableOrAssetArgument",
     "TagsOption",
     "TenantOption",
     "TracebackOption",
@@ -50,6 +58,22 @@ class LogName(StrEnum):
 
 LogArgument = Annotated[LogName | None, typer.Argument(help="Only this log; both if none is named.")]
 LogOption = Annotated[LogName | None, typer.Option("--log", help="The log, where it does not follow from the table.")]
+MasterOption = Annotated[
+    str | None,
+    typer.Option("--master", metavar="URL", help="Where Spark runs: local[*], spark://..., yarn, k8s://..., sc://..."),
+]
+SlotsOption = Annotated[
+    int | None,
+    typer.Option("--slots", min=1, max=256, help="Tasks at once; ARCO_SLOTS, else one a core and four at most."),
+]
+SparkConfOption = Annotated[
+    list[str] | None,
+    typer.Option("--spark-conf", metavar="NAME=VALUE", help="A setting of Spark, such as spark.driver.memory=4g."),
+]
+EngineOption = Annotated[
+    CompactionEngine,
+    typer.Option("--engine", help="Where heavy work runs: here, on Spark, or wherever it is faster."),
+]
 LimitOption = Annotated[int, typer.Option("--limit", min=0, help="Rows at most; 0 for all.")]
 
 NamespaceArgument = Annotated[
@@ -57,6 +81,12 @@ NamespaceArgument = Annotated[
 ]
 TableArgument = Annotated[
     str, typer.Argument(metavar="TABLE", help="Its path, such as sales.orders, or id: and its id.", show_default=False)
+]
+TableOrAssetArgument = Annotated[
+    str,
+    typer.Argument(
+        metavar="NAME", help="A table or an asset, such as sales.orders, or id: and its id.", show_default=False
+    ),
 ]
 AsOfOption = Annotated[
     str | None,
@@ -105,6 +135,17 @@ PartitionsOption = Annotated[
         "-p",
         metavar="NAME=KEYS",
         help="Of a dimension: a key, several (a,b), a range (a..b) or all (*). Repeatable.",
+    ),
+]
+BatchOption = Annotated[
+    int,
+    typer.Option(
+        "--batch",
+        min=0,
+        max=1_000,
+        metavar="N",
+        help="Partitions of an asset that run together as one job, where Spark makes it; 1 for none.",
+        show_default="as many as make one job",
     ),
 ]
 RunArgument = Annotated[

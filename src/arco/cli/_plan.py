@@ -12,11 +12,11 @@ from rich.text import Text
 from arco.cli._answers import document_of
 from arco.cli._command import Session, asks
 from arco.cli._connect import connect
-from arco.cli._options import PartitionsOption, SelectionArgument
+from arco.cli._options import BatchOption, PartitionsOption, SelectionArgument
 from arco.cli._output import explained, say, titled
 from arco.cli._run_text import shown_partition, shown_reason, shown_seconds
 from arco.cli._specs import parse_pairs
-from arco.wire import PlanInfo, PlannedTaskInfo, RunRequestBody, SkipInfo
+from arco.wire import PlanInfo, PlannedTaskInfo, PlannedUnitInfo, RunRequestBody, SkipInfo, SkippedAssetInfo
 
 __all__ = ["ForceOption", "app", "plan_parts"]
 
@@ -37,6 +37,7 @@ async def plan(
     selection: SelectionArgument,
     partitions: PartitionsOption = None,
     force: ForceOption = False,
+    batch: BatchOption = 0,
     full: FullOption = False,
 ) -> None:
     """Show what a run would do now, and why. Nothing is started.
@@ -47,6 +48,7 @@ async def plan(
         selection=selection,
         partitions=parse_pairs("--partition", partitions),
         mode="force" if force else "standard",
+        batch=batch,
     )
     async with connect(session) as client:
         found = await client.plan_run(request)
@@ -54,15 +56,20 @@ async def plan(
 
 
 def plan_parts(console: Console, plan: PlanInfo, selection: str, *, full: bool = False) -> list[RenderableType]:
-    """A plan as people read it: what runs by stage, what does not, how long it may take."""
+    """A plan as people read it: what runs by stage, what runs together, what does not run, how long it may take."""
     parts: list[RenderableType] = [_head(plan)]
+    is_summed = plan.truncated and bool(plan.units) and not full
     if plan.tasks:
-        rows = list(_task_rows(plan.tasks, selection, full))
-        parts.append(explained(console, ["stage", "task", "estimate", "why"], rows))
+        rows = list(_unit_rows(plan.units) if is_summed else _task_rows(plan.tasks, selection, full))
+        headers = ["stage", "task", "estimate"] if is_summed else ["stage", "task", "estimate", "why"]
+        parts.append(explained(console, headers, rows))
+    if batches := [unit for unit in plan.units if unit.batching is not None]:
+        rows = [[unit.unit, _batches(unit), unit.batching] for unit in batches]
+        parts.append(titled("Run together", explained(console, ["asset", "jobs", "why"], rows)))
     if plan.skips:
-        rows = list(_skip_rows(plan.skips, full))
+        rows = list(_skipped_rows(plan.skipped) if is_summed else _skip_rows(plan.skips, full))
         parts.append(titled("Not run", explained(console, ["asset", "partition", "why"], rows)))
-    if plan.truncated:
+    if plan.truncated and not is_summed:
         parts.append(say(f"Only the first {max(len(plan.tasks), len(plan.skips)):,} of each are listed.", "yellow"))
     return parts
 
@@ -78,8 +85,33 @@ def _head(plan: PlanInfo) -> Text:
             about += f" and {shown_seconds(plan.work_seconds)} of work"
         if about and plan.unknown_count:
             about += f" ({plan.unknown_count:,} never ran before)"
-        head = f"{tasks} in {stages}{about}."
+        jobs = f", {plan.batch_count:,} of its jobs with several tasks" if plan.batch_count else ""
+        head = f"{tasks} in {stages}{about}{jobs}."
     return Text.assemble((head, "bold"), "\n", (f"  {plan.plan_id} · {plan.code_version}", "dim"))
+
+
+def _unit_rows(units: Iterable[PlannedUnitInfo]) -> Iterator[list[object]]:
+    """A row for each unit, of a plan whose tasks are too many to be listed."""
+    for unit in units:
+        estimate = shown_seconds(unit.estimated_seconds) if unit.estimated_seconds is not None else None
+        several = unit.task_count > 1
+        name = _together([unit.first, unit.last], unit.task_count) if several else unit.first
+        yield [str(unit.stage), name, estimate]
+
+
+def _batches(unit: PlannedUnitInfo) -> str:
+    """`1,000 tasks in 20 batches of up to 50`."""
+    if not unit.batch_count:
+        return f"{unit.task_count:,} tasks, each alone"
+    batches = "1 batch" if unit.batch_count == 1 else f"{unit.batch_count:,} batches"
+    of = f"of {unit.largest_batch:,}" if unit.batch_count == 1 else f"of up to {unit.largest_batch:,}"
+    return f"{unit.task_count:,} tasks in {batches} {of}"
+
+
+def _skipped_rows(skipped: Iterable[SkippedAssetInfo]) -> Iterator[list[object]]:
+    for one in skipped:
+        partitions = f"{_range(one.first, one.last)} x {one.count:,}" if one.count > 1 else one.first or None
+        yield [one.asset_key, partitions, one.kind.replace("_", " ")]
 
 
 def _task_rows(tasks: Iterable[PlannedTaskInfo], selection: str, full: bool) -> Iterator[list[object]]:
@@ -91,7 +123,7 @@ def _task_rows(tasks: Iterable[PlannedTaskInfo], selection: str, full: bool) -> 
                 reason = shown_reason(task.reason, selection)
                 yield [str(stage), task.task_key, _estimate([task]), reason]
         else:
-            yield [str(stage), _together([task.task_key for task in group]), _estimate(group), why]
+            yield [str(stage), _together([task.task_key for task in group], len(group)), _estimate(group), why]
 
 
 def _place(task: PlannedTaskInfo, selection: str) -> tuple[int, str, str]:
@@ -105,10 +137,10 @@ def _estimate(tasks: Sequence[PlannedTaskInfo]) -> str | None:
     return shown_seconds(sum(known)) if known else None
 
 
-def _together(keys: Sequence[str]) -> str:
+def _together(keys: Sequence[str], count: int) -> str:
     """`sales.daily[date=2026-01-01..2026-12-31] x 365`."""
     unit, _, first = keys[0].removesuffix("]").partition("[")
-    return f"{unit}[{_range(first, keys[-1].removesuffix(']').partition('[')[2])}] x {len(keys):,}"
+    return f"{unit}[{_range(first, keys[-1].removesuffix(']').partition('[')[2])}] x {count:,}"
 
 
 def _range(first: str, last: str) -> str:

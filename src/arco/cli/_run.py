@@ -1,4 +1,4 @@
-"""`arco run`: plan what was selected, start it, and watch it."""
+"""`arco run`: plan what was selected, start it, and watch it. `arco backfill` does the same with many partitions."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -10,7 +10,8 @@ import typer
 from arco.cli._answers import document_of
 from arco.cli._command import Session, changes
 from arco.cli._connect import connect, find_server
-from arco.cli._options import PartitionsOption, SelectionArgument, TagsOption, WatchOption
+from arco.cli._open import slots_of
+from arco.cli._options import BatchOption, PartitionsOption, SelectionArgument, TagsOption, WatchOption
 from arco.cli._plan import ForceOption, plan_parts
 from arco.cli._specs import parse_duration, parse_pairs
 from arco.cli._stack import running_stack
@@ -19,11 +20,13 @@ from arco.client import AsyncClient
 from arco.core import Refused
 from arco.wire import PlanInfo, RunRequestBody, RunTriggeredAnswer
 
-__all__ = ["Working", "app", "working"]
+__all__ = ["DryRunOption", "Working", "app", "start_run", "working"]
 
 app = typer.Typer()
 
 NO_WORKER = "No worker takes them; `arco worker` or `arco dev` starts one."
+
+DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Only show what it would do, as `arco plan`.")]
 
 
 @changes(app)
@@ -46,8 +49,9 @@ async def run(
     run_key: Annotated[
         str, typer.Option("--run-key", metavar="KEY", help="Stands for one run for ever: again, it finds that run.")
     ] = "",
+    batch: BatchOption = 0,
     watch: WatchOption = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what it would do, as `arco plan`.")] = False,
+    dry_run: DryRunOption = False,
 ) -> int | None:
     """Run assets that are deployed, after all they wait for.
 
@@ -66,7 +70,19 @@ async def run(
         priority=priority,
         tags=parse_pairs("--tag", tags),
         run_key=run_key,
+        batch=batch,
     )
+    return await start_run(session, request, watch, dry_run=dry_run)
+
+
+async def start_run(
+    session: Session, request: RunRequestBody, watch: bool | None, *, dry_run: bool, by_asset: bool = False
+) -> int | None:
+    """Start a run and watch it, or only show what it would do. Returns the exit code of the command.
+
+    With `by_asset` it is shown with a line for each asset, however few tasks it has.
+    """
+    selection = request.selection
     if dry_run:
         async with connect(replace(session, writes=False)) as client:
             plan = await client.plan_run(request)
@@ -80,7 +96,7 @@ async def run(
         if not at.is_watched:
             started(session, answer)
             return None
-        return await follow_run(session, client, answer.run_id, at.waiting)
+        return await follow_run(session, client, answer.run_id, at.waiting, by_asset=by_asset)
 
 
 def _nothing(session: Session, answer: RunTriggeredAnswer, plan: PlanInfo, selection: str) -> int | None:
@@ -114,7 +130,7 @@ async def working(session: Session, watch: bool | None) -> AsyncIterator[Working
         async with connect(session) as client:
             yield Working(client, wants_watching(session, watch), NO_WORKER)
     else:
-        async with running_stack(session) as stack:
+        async with running_stack(session, slots=slots_of(session.project)) as stack:
             yield Working(stack.client, True, "The worker is starting.")
 
 

@@ -10,7 +10,7 @@ from arco.assets import partition_text
 from arco.cli._answers import facts
 from arco.cli._output import grid, say, shown_time, visible
 from arco.core import SECOND, Invalid, PartitionKey, parse_time
-from arco.wire import AttemptInfo, InputInfo, RunDetail, RunSummary, TaskDetail, TaskHint, TaskSummary
+from arco.wire import AttemptInfo, InputInfo, RunDetail, RunSummary, TaskDetail, TaskHint, TaskSummary, UnitProgress
 
 __all__ = [
     "FINAL",
@@ -19,6 +19,7 @@ __all__ = [
     "failure_text",
     "hint_lines",
     "input_text",
+    "progress_text",
     "run_facts",
     "run_time",
     "shown_partition",
@@ -28,6 +29,8 @@ __all__ = [
     "state_text",
     "task_time",
     "tasks_grid",
+    "unit_text",
+    "units_grid",
 ]
 
 FINAL = frozenset({"SUCCEEDED", "FAILED", "SKIPPED", "CANCELLED"})
@@ -113,6 +116,7 @@ def run_facts(run: RunDetail, now: int) -> Text:
     limits += [f"at most {shown_seconds(run.timeout_seconds)}"] if run.timeout_seconds else []
     limits += [f"priority {run.priority}"] if run.priority else []
     limits += ["fail fast"] if run.failure_policy == "fail_fast" else []
+    limits += [f"{run.batch:,} partitions a job"] if run.batch else []
     return facts(
         [
             ("state", state_text(run.state)),
@@ -135,14 +139,69 @@ def run_facts(run: RunDetail, now: int) -> Text:
     )
 
 
-def tasks_grid(tasks: Iterable[TaskSummary], now: int) -> Table:
+def progress_text(task: TaskSummary) -> str | None:
+    """`3 of 8 tasks, 1,200 rows`: how far a running task has come, if that is known."""
+    found = task.progress
+    if found is None:
+        return None
+    told = [f"{found.tasks_done:,} of {found.tasks_total:,} tasks"] if found.tasks_total else []
+    told += [f"{found.rows_written:,} rows"] if found.rows_written else []
+    return ", ".join(told) or None
+
+
+def tasks_grid(tasks: Sequence[TaskSummary], now: int) -> Table:
+    rows = [
+        [task.task_key, state_text(task.state), str(task.attempt or "-"), task_time(task, now), task.worker]
+        for task in tasks
+    ]
+    headers = ["task", "state", "attempt", "time", "worker"]
+    progress = [progress_text(task) for task in tasks]
+    if any(progress):
+        headers.append("progress")
+        rows = [[*row, told] for row, told in zip(rows, progress, strict=True)]
+    return grid(headers, rows)
+
+
+RUNNING_STATES = ("RUNNING",)
+WAITING_STATES = ("PLANNED", "BLOCKED", "READY", "DISPATCHED", "RETRY_WAIT")
+
+
+def _count(unit: UnitProgress, *states: str) -> int:
+    return sum(unit.states.get(state, 0) for state in states)
+
+
+def units_grid(units: Iterable[UnitProgress]) -> Table:
+    """A row for each asset: how many of its partitions are where."""
+
+    def told(count: int, style: str) -> Text | None:
+        return Text(f"{count:,}", style) if count else None
+
     return grid(
-        ["task", "state", "attempt", "time", "worker"],
+        ["asset", "succeeded", "of", "running", "waiting", "failed", "skipped"],
         [
-            [task.task_key, state_text(task.state), str(task.attempt or "-"), task_time(task, now), task.worker]
-            for task in tasks
+            [
+                unit.unit,
+                told(_count(unit, "SUCCEEDED"), "green"),
+                f"{unit.task_count:,}",
+                told(_count(unit, *RUNNING_STATES), "cyan"),
+                told(_count(unit, *WAITING_STATES), "dim"),
+                told(_count(unit, "FAILED"), "bold red"),
+                told(_count(unit, "SKIPPED", "CANCELLED"), "magenta"),
+            ]
+            for unit in units
         ],
     )
+
+
+def unit_text(unit: UnitProgress) -> str:
+    """`500 of 1,000 succeeded, 5 failed, 50 running`."""
+    rest = (
+        (_count(unit, "FAILED"), "failed"),
+        (_count(unit, "SKIPPED", "CANCELLED"), "skipped"),
+        (_count(unit, *RUNNING_STATES), "running"),
+    )
+    told = [f"{count:,} {word}" for count, word in rest if count]
+    return ", ".join([f"{_count(unit, 'SUCCEEDED'):,} of {unit.task_count:,} succeeded", *told])
 
 
 def attempts_grid(attempts: Iterable[AttemptInfo], now: int) -> Table:

@@ -21,6 +21,7 @@ from arco.cli._run_text import (
     failure_text,
     hint_lines,
     input_text,
+    progress_text,
     run_facts,
     run_time,
     shown_partition,
@@ -156,6 +157,10 @@ def _task_row(task: TaskSummary, now: int) -> list[object]:
         why = f"again at {shown_time(task.retry_at)}: {why}"
     elif task.state in ("SKIPPED", "CANCELLED"):
         why = task.reason
+    elif task.state == "RUNNING":
+        why = progress_text(task) or why
+    elif task.gate is not None and not why:
+        why = f"its checks: {task.gate.replace('_', ' ')}"
     return [task.task_key, state_text(task.state), str(task.attempt or "-"), task_time(task, now), why or None]
 
 
@@ -164,12 +169,15 @@ def _task_parts(task: TaskDetail, log: str, now: int) -> list[RenderableType]:
         [
             ("state", state_text(task.state)),
             ("stage", str(task.stage)),
+            ("progress", progress_text(task)),
+            ("Spark", task.progress.ui if task.progress else None),
             ("why", task.reason),
             ("writes", task.outputs),
             ("reads", "; ".join(input_text(given) for given in task.inputs)),
             ("waits for", task.upstream),
             ("is waited for by", task.downstream),
             ("again at", shown_time(task.retry_at)),
+            ("checks", task.gate.replace("_", " ") if task.gate is not None else None),
         ]
     )
     parts: list[RenderableType] = [titled(task.task_key, told)]

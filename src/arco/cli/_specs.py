@@ -22,11 +22,13 @@ __all__ = [
     "parse_pairs",
     "parse_rename",
     "parse_retype",
+    "parse_size",
 ]
 
 SHOWN = 80
 EXAMPLE = "write it as name:type, such as id:bigint, price:decimal(10,2) or id:bigint:notnull"
 PAIRS = {"(": ")", "<": ">", "[": "]"}
+SIZES = {"KB": 10**3, "MB": 10**6, "GB": 10**9, "KIB": 1 << 10, "MIB": 1 << 20, "GIB": 1 << 30}
 UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 
 
@@ -128,6 +130,14 @@ def parse_duration(text: str) -> int:
     if found is None or not int(found[1]):
         raise Invalid(f"{text[:SHOWN]!r} is not a duration; write a number and s, m, h or d, such as 90m")
     return int(found[1]) * UNITS[found[2]]
+
+
+def parse_size(text: str) -> int:
+    """Bytes."""
+    found = re.fullmatch(r"([0-9]{1,9})([KMG]I?B)", text.strip().upper())
+    if found is None or not int(found[1]):
+        raise Invalid(f"{text[:SHOWN]!r} is not a size; write a number and MB, MiB, GB or GiB, such as 128MiB")
+    return int(found[1]) * SIZES[found[2]]
 
 
 def parse_expiry(text: str, now: int) -> str:

@@ -8,7 +8,7 @@ import asyncio
 import contextlib
 import os
 import sys
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -17,9 +17,9 @@ from arco.cli._command import Session
 from arco.cli._connect import TIMEOUT_SECONDS
 from arco.cli._open import cadence_of
 from arco.client import AsyncClient
-from arco.core import Unavailable
+from arco.core import Unavailable, check_master
 
-__all__ = ["Stack", "WorkerProcess", "running_server", "running_stack"]
+__all__ = ["Stack", "WorkerProcess", "running_server", "running_stack", "spark_arguments"]
 
 START_SECONDS = 60.0
 END_SECONDS = 40.0
@@ -36,11 +36,14 @@ class Stack:
 class WorkerProcess:
     """A worker of this machine: `arco worker` in a process of its own, started again when it dies."""
 
-    def __init__(self, session: Session, url: str, *, slots: int, died: Callable[[int], None]) -> None:
+    def __init__(
+        self, session: Session, url: str, *, slots: int, died: Callable[[int], None], spark: Sequence[str] = ()
+    ) -> None:
         self._session = session
         self._url = url
         self._slots = slots
         self._died = died
+        self._spark = spark
         self._process: asyncio.subprocess.Process | None = None
         self._watching: asyncio.Task[None] | None = None
 
@@ -58,6 +61,7 @@ class WorkerProcess:
     async def _spawn(self) -> asyncio.subprocess.Process:
         project = self._session.project
         arguments = [sys.executable, "-m", "arco.cli", "worker", "--slots", str(self._slots), "--with-stdin"]
+        arguments += self._spark
         environment = {
             **os.environ,
             "ARCO_URL": self._url,
@@ -85,6 +89,15 @@ class WorkerProcess:
         except TimeoutError:
             process.kill()
             await process.wait()
+
+
+def spark_arguments(master: str | None, conf: Sequence[str] | None) -> list[str]:
+    """What a worker is told of Spark, as its arguments."""
+    from arco.spark import parse_conf
+
+    parse_conf(conf or ())
+    given = ["--master", check_master(master)] if master else []
+    return [*given, *(part for pair in conf or () for part in ("--spark-conf", pair))]
 
 
 @asynccontextmanager
@@ -122,14 +135,16 @@ async def running_server(session: Session, *, listen: str) -> AsyncIterator[str]
 
 
 @asynccontextmanager
-async def running_stack(session: Session, *, slots: int = 4, listen: str = "127.0.0.1:0") -> AsyncIterator[Stack]:
-    """A server, a worker and a client of them while the block runs."""
+async def running_stack(
+    session: Session, *, slots: int, listen: str = "127.0.0.1:0", spark: Sequence[str] = ()
+) -> AsyncIterator[Stack]:
+    """A server, a worker and a client of them while the block runs. `spark` are arguments of `arco worker`."""
 
     def died(code: int) -> None:
         session.output.warn(f"the worker process ended with code {code}; starting it again")
 
     async with running_server(session, listen=listen) as url:
-        worker = WorkerProcess(session, url, slots=slots, died=died)
+        worker = WorkerProcess(session, url, slots=slots, died=died, spark=spark)
         async with AsyncClient(url, timeout=TIMEOUT_SECONDS, runtime=session.runtime) as client:
             await worker.start()
             try:

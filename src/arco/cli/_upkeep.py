@@ -1,5 +1,7 @@
 """Commands that look after state: publish and merge, fold anew or compare, delete what nobody reaches."""
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Annotated, Any
 
 import typer
@@ -7,13 +9,22 @@ from rich.console import RenderableType
 
 from arco.cli._command import Session, command
 from arco.cli._open import definitions, reading, writing
-from arco.cli._options import LogArgument
+from arco.cli._options import EngineOption, LogArgument, MasterOption
 from arco.cli._output import grid, say, shown_size
 from arco.core import Corrupt, Refused
-from arco.log import number_of
-from arco.runtime import OpenLog
-from arco.state import Collection, Collector, Manifest, base_for, verify_revision
-from arco.storage import Role
+from arco.log import Place, number_of
+from arco.runtime import OpenLog, Workspace
+from arco.spark import (
+    DEFAULT_MASTER,
+    ChoosingRunner,
+    CompactionEngine,
+    Site,
+    SparkRunner,
+    require_spark,
+    spark_sessions,
+)
+from arco.state import Collection, Collector, LocalRunner, Manifest, Runner, base_for, verify_revision
+from arco.storage import Role, Store
 
 __all__ = ["app"]
 
@@ -24,20 +35,47 @@ LISTED = 20
 
 
 @command(app)
-async def compact(session: Session, log: LogArgument = None) -> None:
+async def compact(
+    session: Session,
+    log: LogArgument = None,
+    engine: EngineOption = CompactionEngine.AUTO,
+    master: MasterOption = None,
+) -> None:
     """Fold new events, publish a revision and finish due merges."""
     rows, documents = [], []
-    async with writing(session.project, session.runtime, log) as workspace:
+    async with _working(session, log, engine, master) as (workspace, runners):
         for name, opened in workspace.logs.items():
             before = opened.compactor.head.manifest
-            with session.output.progress(f"compacting {name}"):
-                after = await opened.compactor.compact()
+            with session.output.progress(f"compacting {name}") as progress:
+                after = await opened.compactor.compact(runners[name].is_bulk, progress)
             merges = await _merges_between(opened, before, after)
             document = {**_step(name, before, after), "merges": merges}
             documents.append(document)
             rows.append([*_step_row(document), merges])
     headers = [*STEP_HEADERS, "merges"]
     session.output.emit({"logs": documents}, grid(headers, rows))
+
+
+@asynccontextmanager
+async def _working(
+    session: Session, log: str | None, engine: CompactionEngine, master: str | None
+) -> AsyncIterator[tuple[Workspace, dict[str, ChoosingRunner]]]:
+    """The workspace with a runner for each log that goes by the options and tells what it chooses."""
+    project, runtime = session.project, session.runtime
+    runners: dict[str, ChoosingRunner] = {}
+    with spark_sessions(master or DEFAULT_MASTER) as sessions:
+
+        def runner(store: Store, place: Place) -> Runner:
+            site = Site.of(project.store, project.loaded.settings.store_options, place)
+            spark = SparkRunner(store, site, runtime, sessions)
+            local = LocalRunner(store, place, runtime)
+            found = ChoosingRunner(engine, local, spark, store, place, runtime, session.output.note)
+            return runners.setdefault(place.log, found)
+
+        if engine is CompactionEngine.SPARK:
+            require_spark()
+        async with writing(project, runtime, log, runner) as workspace:
+            yield workspace, runners
 
 
 STEP_HEADERS = ["log", "revision before", "after", "through segment", "layers", "size"]
@@ -77,6 +115,8 @@ async def rebuild(
     verify: Annotated[
         bool, typer.Option("--verify", help="Only compare with what is published; exits with 7 if anything differs.")
     ] = False,
+    engine: EngineOption = CompactionEngine.AUTO,
+    master: MasterOption = None,
 ) -> int | None:
     """Fold the log from its beginning and swap the state in.
 
@@ -85,7 +125,7 @@ async def rebuild(
     if verify:
         return await _compare(session, log)
     documents = []
-    async with writing(session.project, session.runtime, log) as workspace:
+    async with _working(session, log, engine, master) as (workspace, _):
         for name, opened in workspace.logs.items():
             before = opened.compactor.head.manifest
             with session.output.progress(f"folding {name} anew") as progress:

@@ -1,12 +1,14 @@
 """Watching a run until it ends: a table that moves on a terminal, a line for each change elsewhere; then how it ended.
 
-The server is asked again and again, ever less often. Of a large run only the tasks that matter are asked for.
+The server is asked again and again, ever less often. A large run is shown by asset, and of its tasks only those are
+asked for that matter.
 """
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 from rich.console import Group, RenderableType
@@ -27,10 +29,12 @@ from arco.cli._run_text import (
     state_text,
     task_time,
     tasks_grid,
+    unit_text,
+    units_grid,
 )
 from arco.client import AsyncClient
 from arco.core import SECOND, NotFound, parse_time
-from arco.wire import RunDetail, RunTriggeredAnswer, TaskDetail, TaskSummary
+from arco.wire import RunDetail, RunTriggeredAnswer, TaskDetail, TaskSummary, UnitProgress
 
 __all__ = ["EXIT_RUN_FAILED", "Seen", "follow_run", "frame", "log_tail", "run_ended", "started", "wants_watching"]
 
@@ -47,6 +51,9 @@ FAILURES: Final = 3
 
 QUIET: Final = frozenset({"PLANNED", "BLOCKED", "READY", "DISPATCHED"})
 """States of tasks of which nothing is said yet."""
+
+NOT_FAILED: Final = QUIET | {"RUNNING", "RETRY_WAIT", "SUCCEEDED", "SKIPPED", "CANCELLED"}
+"""The same of a run that is shown by asset."""
 
 STATE_WIDTH: Final = 10
 SKIPS: Final = 10
@@ -68,6 +75,8 @@ class Seen:
 
     run: RunDetail
     tasks: Sequence[TaskSummary]
+    units: Sequence[UnitProgress] = ()
+    """How many tasks of each asset are where, if it is shown by asset."""
 
 
 def wants_watching(session: Session, asked: bool | None) -> bool:
@@ -83,19 +92,23 @@ def started(session: Session, answer: RunTriggeredAnswer) -> None:
     session.output.emit(document_of(answer), Text("\n").join([say(f"{head}: {tasks}.", "green"), say(then, "dim")]))
 
 
-async def follow_run(session: Session, client: AsyncClient, run_id: str, waiting: str) -> int | None:
+async def follow_run(
+    session: Session, client: AsyncClient, run_id: str, waiting: str, *, by_asset: bool = False
+) -> int | None:
     """Watch a run to its end and say how it ended. Returns the exit code of the command.
 
-    `waiting` is said while tasks are ready and nobody takes them.
+    `waiting` is said while tasks are ready and nobody takes them. With `by_asset` it has a line for each asset, as a
+    large run always has.
     """
     output = session.output
+    look = partial(_look, session, client, run_id, by_asset)
     try:
         if output.as_json:
-            last = await _look(session, client, run_id, lambda seen: None)
+            last = await look(lambda seen: None)
         elif output.people.is_terminal:
-            last = await _live(session, client, run_id, waiting)
+            last = await _live(session, look, waiting)
         else:
-            last = await _lines(session, client, run_id)
+            last = await _lines(session, look, run_id)
     except asyncio.CancelledError:
         output.note(
             f"the run {run_id} is not over and goes on wherever a worker is; `arco runs show {run_id}` shows it, "
@@ -105,13 +118,21 @@ async def follow_run(session: Session, client: AsyncClient, run_id: str, waiting
     return await run_ended(session, client, last)
 
 
-async def _look(session: Session, client: AsyncClient, run_id: str, show: Callable[[Seen], None]) -> Seen:
-    """Look again and again until the run is over. Returns the last look."""
+Look = Callable[[Callable[[Seen], None]], Awaitable[Seen]]
+"""Looks at a run until it is over, and hands each look on. Returns the last one."""
+
+
+async def _look(
+    session: Session, client: AsyncClient, run_id: str, by_asset: bool, show: Callable[[Seen], None]
+) -> Seen:
     began = session.runtime.boottime()
     while True:
         # The server that triggered it has seen it; asking the store each time would cost a request and tell nothing.
         run = await client.get_run(run_id, consistency="bounded")
-        seen = Seen(run, await _tasks(client, run))
+        units: Sequence[UnitProgress] = ()
+        if by_asset or run.task_count > WHOLE:
+            units = (await client.get_run_progress(run_id, consistency="bounded")).units
+        seen = Seen(run, await _tasks(client, run, is_whole=not units), units)
         show(seen)
         if run.state in FINAL:
             return seen
@@ -119,8 +140,8 @@ async def _look(session: Session, client: AsyncClient, run_id: str, show: Callab
         await session.runtime.sleep(next(pause for until, pause in _PAUSES if watched < until))
 
 
-async def _tasks(client: AsyncClient, run: RunDetail) -> list[TaskSummary]:
-    if run.task_count <= WHOLE:
+async def _tasks(client: AsyncClient, run: RunDetail, *, is_whole: bool) -> list[TaskSummary]:
+    if is_whole:
         pages = client.list_run_tasks(run.run_id, limit=WHOLE, consistency="bounded")
         return sorted([task async for task in pages], key=lambda task: (task.stage, task.task_key))
     found: list[TaskSummary] = []
@@ -130,27 +151,38 @@ async def _tasks(client: AsyncClient, run: RunDetail) -> list[TaskSummary]:
     return sorted(found, key=lambda task: (task.stage, task.task_key))
 
 
-async def _live(session: Session, client: AsyncClient, run_id: str, waiting: str) -> Seen:
+async def _live(session: Session, look: Look, waiting: str) -> Seen:
     console, now = session.output.people, session.runtime.now
     with Live(console=console, auto_refresh=False, vertical_overflow="crop") as live:
-        return await _look(
-            session, client, run_id, lambda seen: live.update(frame(seen, waiting, now(), console.height), refresh=True)
-        )
+        return await look(lambda seen: live.update(frame(seen, waiting, now(), console.height), refresh=True))
 
 
-async def _lines(session: Session, client: AsyncClient, run_id: str) -> Seen:
+async def _lines(session: Session, look: Look, run_id: str) -> Seen:
     console, now = session.output.people, session.runtime.now
     console.print(say(f"run {run_id}"))
-    told: dict[str, tuple[str, int]] = {}
+    told: dict[str, object] = {}
+    tenths: dict[str, int] = {}  # apart: the task of an asset without partitions has the key of its unit
 
     def show(seen: Seen) -> None:
+        for unit in seen.units:
+            at = _tenth(unit)
+            if tenths.get(unit.unit, 0) != at:
+                console.print(say(f"  {unit.unit}: {unit_text(unit)}"))
+            tenths[unit.unit] = at
+        quiet = NOT_FAILED if seen.units else QUIET
         for task in seen.tasks:
-            at = (task.state, task.attempt)
-            if told.get(task.task_key) != at and task.state not in QUIET:
+            stands = (task.state, task.attempt)
+            if told.get(task.task_key) != stands and task.state not in quiet:
                 console.print(_line(task, now()))
-            told[task.task_key] = at
+            told[task.task_key] = stands
 
-    return await _look(session, client, run_id, show)
+    return await look(show)
+
+
+def _tenth(unit: UnitProgress) -> int:
+    """How much of an asset is done, in tenths; the last one only if all of it is."""
+    done = sum(count for state, count in unit.states.items() if state in FINAL)
+    return done * 10 // unit.task_count if unit.task_count else 10
 
 
 def _line(task: TaskSummary, now: int) -> Text:
@@ -177,16 +209,33 @@ def frame(seen: Seen, waiting: str, now: int, height: int) -> RenderableType:
         state_text(run.state),
         (f"  {visible(run.selection)}  {run_time(run, now) or ''}", "dim"),
     )
-    shown = _chosen(seen.tasks, max(height - FRAME_LINES, 1))
-    parts: list[RenderableType] = [head, tasks_grid(shown, now) if shown else Text("")]
-    if hidden := run.task_count - len(shown):
+    room = max(height - FRAME_LINES, 1)
+    parts: list[RenderableType] = [head, *(_unit_parts(seen, room) if seen.units else _task_parts(seen, room, now))]
+    if _is_left_alone(seen, now):
+        parts.append(say(waiting, "yellow"))
+    return Group(*parts, _bar(run))
+
+
+def _unit_parts(seen: Seen, room: int) -> list[RenderableType]:
+    """A line for each asset; if there are too many, for those that are not done."""
+    units = seen.units
+    if len(units) > room:
+        units = [unit for unit in units if _tenth(unit) < 10][:room] or units[-room:]
+    parts: list[RenderableType] = [units_grid(units)]
+    if hidden := len(seen.units) - len(units):
+        parts.append(say(f"... and {hidden:,} more assets", "dim"))
+    return parts
+
+
+def _task_parts(seen: Seen, room: int, now: int) -> list[RenderableType]:
+    shown = _chosen(seen.tasks, room)
+    parts: list[RenderableType] = [tasks_grid(shown, now) if shown else Text("")]
+    if hidden := seen.run.task_count - len(shown):
         states = Counter(task.state for task in seen.tasks) - Counter(task.state for task in shown)
         named = ", ".join(f"{count:,} {state.lower().replace('_', ' ')}" for state, count in sorted(states.items()))
         told = f": {named}" if states.total() == hidden else ""
         parts.append(say(f"... and {hidden:,} more{told}", "dim"))
-    if _is_left_alone(seen, now):
-        parts.append(say(waiting, "yellow"))
-    return Group(*parts, _bar(run))
+    return parts
 
 
 def _chosen(tasks: Sequence[TaskSummary], room: int) -> list[TaskSummary]:
@@ -206,7 +255,7 @@ def _is_left_alone(seen: Seen, now: int) -> bool:
     )
     if run.state != "RUNNING" or run.running_count or (now - since) < WAIT_SECONDS * SECOND:
         return False
-    return any(task.state == "READY" for task in seen.tasks)
+    return any(task.state == "READY" for task in seen.tasks) or any(unit.states.get("READY") for unit in seen.units)
 
 
 def _bar(run: RunDetail) -> Table:

@@ -15,9 +15,10 @@ import typer
 
 from arco.cli._command import Session, asks
 from arco.cli._connect import find_server, stored_secret
-from arco.cli._open import open_base, reading
+from arco.cli._open import open_base, reading, slots_of
+from arco.cli._options import MasterOption, SlotsOption, SparkConfOption
 from arco.cli._output import dump, say
-from arco.core import Invalid, ServiceIdentity, Unavailable
+from arco.core import Invalid, ServiceIdentity, Unavailable, check_master
 
 __all__ = ["app"]
 
@@ -27,17 +28,23 @@ app = typer.Typer()
 @asks(app)
 async def worker(
     session: Session,
-    slots: Annotated[int, typer.Option("--slots", min=1, max=256, help="Tasks at once.")] = 4,
+    slots: SlotsOption = None,
     name: Annotated[
         str | None, typer.Option("--name", help="What this worker is called; one of this name at a time.")
     ] = None,
+    master: MasterOption = None,
+    spark_conf: SparkConfOption = None,
     with_stdin: Annotated[bool, typer.Option("--with-stdin", hidden=True)] = False,
 ) -> None:
     """Run tasks until Ctrl-C.
 
     Finds the server of the workspace as other commands do, and proves itself with ARCO_SERVICE_SECRET or, on local
     disk, with the secret that lies beside the workspaces. Told to end, it lets tasks finish first.
+
+    Assets on Spark run where --master says, else ARCO_SPARK_MASTER, else on all cores of this machine. Each slot that
+    runs one keeps a Java process of its own, with the memory of spark.driver.memory (1g if it is not set).
     """
+    from arco.spark import SparkSettings, parse_conf
     from arco.worker import HttpControlPlane, Worker, WorkerOptions
 
     project, settings = session.project, session.project.loaded.settings
@@ -47,6 +54,8 @@ async def worker(
     secret = settings.service_secret or stored_secret(project.store)
     if not secret:
         raise Invalid("a worker needs the service secret of its servers; set ARCO_SERVICE_SECRET to the same as theirs")
+    spark = SparkSettings(check_master(master or settings.spark_master), parse_conf(spark_conf or []))
+    count = slots_of(session.project, slots)
     called = name or f"{socket.gethostname()}-{_place(project.folder)}"
     async with reading(project, session.runtime) as reader:
         place = reader.place("activity")
@@ -63,10 +72,11 @@ async def worker(
                 store=project.store,
                 folder=Path(folder),
                 store_options=settings.store_options,
-                slots=slots,
+                slots=count,
+                spark=spark,
             )
             working = Worker(control, store, options, session.runtime)
-            _say(session, url, called, slots, quiet=with_stdin)
+            _say(session, url, called, count, quiet=with_stdin)
             with _ending(working.stop, with_stdin):
                 try:
                     await working.run()

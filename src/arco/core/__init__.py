@@ -1,7 +1,7 @@
 """Ids, keys, clock and randomness ports, errors, configuration. Imports nothing else of Arco."""
 
 from arco.core._canonical import canonical_json, fingerprint, sha256_hex
-from arco.core._config import Loaded, Settings, load_settings
+from arco.core._config import Loaded, Settings, check_master, load_settings
 from arco.core._errors import (
     ArcoError,
     Conflict,
@@ -118,6 +118,7 @@ __all__ = [
     "Unavailable",
     "canonical_json",
     "check_catalog_name",
+    "check_master",
     "check_name",
     "check_tenant",
     "check_workspace",

@@ -20,7 +20,7 @@ from typing import Any, Final
 from arco.core._errors import Invalid
 from arco.core._names import check_name, check_tenant, check_workspace, shown
 
-__all__ = ["Loaded", "Settings", "load_settings"]
+__all__ = ["Loaded", "Settings", "check_master", "load_settings"]
 
 _OPTIONS: Final = "store_options"
 _EMBEDDED: Final = "embedded"
@@ -32,6 +32,7 @@ _SECRET_MIN: Final = 32
 _HOST: Final = r"(?:[A-Za-z0-9](?:[A-Za-z0-9._-]{0,252})|\[[0-9A-Fa-f:.]{2,45}\])"
 _URL: Final = re.compile(rf"https?://{_HOST}(?::([0-9]{{1,5}}))?(?:/[A-Za-z0-9._~/-]*)?")
 _LISTEN: Final = re.compile(rf"{_HOST}:([0-9]{{1,5}})")
+_MASTER: Final = re.compile(r"local(\[[\d*, ]+\])?|local-cluster\[[\d, ]+\]|yarn|(spark|sc|k8s)://[^\s@]+")
 _VISIBLE: Final = re.compile(r"[\x21-\x7e]{1,4096}")
 _INTEGER: Final = re.compile(r"-?[0-9]{1,100}")
 
@@ -58,6 +59,10 @@ class Settings:
     """What others reach this server under; `http://` and `listen` if empty."""
     service_secret: str = field(default="", repr=False)
     """What the servers of a workspace prove themselves to each other with; all of them share it."""
+    slots: int = 0
+    """How many tasks a worker runs at once; 0 for one a core, four at most."""
+    spark_master: str = "local[*]"
+    """Where workers run what runs on Spark: `local[*]`, `spark://host:7077`, `yarn`, `k8s://...`, `sc://host:15002`."""
     store_options: dict[str, str] = field(default_factory=dict, repr=False)
     """What the store's client is opened with (endpoint, region, credentials). Not in `repr`: it holds secrets."""
 
@@ -226,6 +231,16 @@ def _check_port(digits: str | None) -> None:
         raise Invalid(f"the port {digits} does not exist; ports go up to 65535")
 
 
+def check_master(text: str) -> str:
+    """The text if it can be a master of Spark."""
+    if _MASTER.fullmatch(text) is None:
+        raise Invalid(
+            f"{shown(text)} is no Spark master; write local[*], spark://host:7077, yarn, k8s://https://host:6443, or "
+            "sc://host:15002 for Spark Connect"
+        )
+    return text
+
+
 def _check_token(text: str) -> str:
     if _VISIBLE.fullmatch(text) is None:
         raise Invalid("this is not an API key; it has 1 to 4096 visible ASCII characters and no spaces")
@@ -273,4 +288,6 @@ _SCALARS: Final[dict[str, range | Callable[[str], str]]] = {
     "listen": _check_listen,
     "public_url": _check_url,
     "service_secret": _check_service_secret,
+    "slots": range(257),
+    "spark_master": check_master,
 }

@@ -23,7 +23,7 @@ from arco.log._gateway import Forwarder, Gateway, InProcessForwarder
 from arco.log._hint import Hint, HintFile, OwnerHint, is_http
 from arco.log._owner import Owner
 from arco.log._reader import Unknown, check_segment, read_log
-from arco.log._registry import EventRegistry, EventType, Upcaster
+from arco.log._registry import EventRegistry, EventType, Upcaster, unchanged
 from arco.log._secrets import check_no_secret, may_hold_secret
 from arco.log._segment import (
     FIRST_LINK,
@@ -38,6 +38,8 @@ from arco.log._segment import (
     decode_segment,
     encode_segment,
     link_of,
+    parse_segment,
+    segment_text,
 )
 from arco.log._stream import SegmentStream, Subscription, follow
 
@@ -90,6 +92,9 @@ __all__ = [
     "may_hold_secret",
     "number_of",
     "parse_position",
+    "parse_segment",
     "position_of",
     "read_log",
+    "segment_text",
+    "unchanged",
 ]

@@ -13,9 +13,14 @@ import msgspec
 
 from arco.core import Invalid
 
-__all__ = ["EventRegistry", "EventType", "Upcaster"]
+__all__ = ["EventRegistry", "EventType", "Upcaster", "unchanged"]
 
 Upcaster = Callable[[dict[str, Any]], dict[str, Any]]
+
+
+def unchanged(payload: dict[str, Any]) -> dict[str, Any]:
+    """The upcaster of an older payload that only lacks what has a default."""
+    return payload
 
 
 @dataclass(frozen=True)
@@ -41,6 +46,13 @@ class EventType:
         if missing:
             raise Invalid(f"event type {self.name} v{self.version} has no upcaster from v{missing[0]}")
 
+    def alike(self) -> range:
+        """The newest version and those before it that are decoded like it: they only lack what has a default."""
+        first = self.version
+        while first > 1 and self.upcasters[first - 1] is unchanged:
+            first -= 1
+        return range(first, self.version + 1)
+
 
 class EventRegistry:
     """All event types of one log."""
@@ -52,7 +64,8 @@ class EventRegistry:
             if kind.name in self._types:
                 raise Invalid(f"event type {kind.name} is declared twice")
             self._types[kind.name] = kind
-            self._decoders[kind.name, kind.version] = msgspec.json.Decoder(kind.payload)
+            decoder = msgspec.json.Decoder(kind.payload)
+            self._decoders |= {(kind.name, version): decoder for version in kind.alike()}
         self.composite = {kind.name: kind.parts for kind in self._types.values() if kind.parts is not None}
         """What gives the parts of an event, by type; of those types only that have parts."""
         self._attachments = {

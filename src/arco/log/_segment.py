@@ -28,6 +28,8 @@ __all__ = [
     "decode_segment",
     "encode_segment",
     "link_of",
+    "parse_segment",
+    "segment_text",
 ]
 
 FORMAT = 1
@@ -92,15 +94,24 @@ def encode_segment(header: Header, events: Iterable[bytes]) -> bytes:
     return zstandard.ZstdCompressor(level=3, write_content_size=True, write_checksum=True).compress(text)
 
 
-def decode_segment(data: bytes, path: str) -> Segment:
-    """The segment in an object, or `Corrupt` with the path."""
+def segment_text(data: bytes, path: str) -> bytes:
+    """The JSON in the object of a segment, or `Corrupt` with the path."""
     try:
         size = zstandard.frame_content_size(data)
         if not 0 < size <= MAX_SEGMENT_BYTES:
             raise Corrupt(f"{path} is not a segment or was cut off; run `arco log verify`", path=path)
-        text = zstandard.ZstdDecompressor().decompress(data, max_output_size=MAX_SEGMENT_BYTES, allow_extra_data=False)
+        return zstandard.ZstdDecompressor().decompress(data, max_output_size=MAX_SEGMENT_BYTES, allow_extra_data=False)
     except zstandard.ZstdError as error:
         raise Corrupt(f"{path} cannot be decompressed ({error}); run `arco log verify`", path=path) from error
+
+
+def decode_segment(data: bytes, path: str) -> Segment:
+    """The segment in an object, or `Corrupt` with the path."""
+    return parse_segment(segment_text(data, path), path)
+
+
+def parse_segment(text: bytes, path: str) -> Segment:
+    """The segment that a text of JSON holds, or `Corrupt` with the path."""
     try:
         segment = _decoder.decode(text)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:

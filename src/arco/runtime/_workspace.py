@@ -134,6 +134,7 @@ class Workspace:
         may_own: bool = True,
         cadence: Cadence | None = None,
         min_age: float = MIN_AGE,
+        runner: Callable[[Store, Place], Runner] | None = None,
     ) -> "Workspace":
         """Find the newest incarnation, load the head of each log and start compacting.
 
@@ -152,6 +153,7 @@ class Workspace:
             may_own=may_own,
             cadence=cadence,
             min_age=min_age,
+            runner=runner,
         )
         if test_store:
             await self_test(workspace.handle(Role.OWNER), runtime, new_ulid(runtime, runtime))

@@ -6,12 +6,25 @@ by content, and run by drivers that look its functions up again.
 
 from typing import TYPE_CHECKING, Any
 
-from arco.assets import GatingAction, GatingPolicy, SecretRef, Severity
+from arco.assets import GatingAction, GatingPolicy, Percent, SecretRef, Severity
 from arco.sdk._asset import Asset
 from arco.sdk._check import Check, CheckResult, check
 from arco.sdk._context import Cancelled, Context, Signals, TimeWindow
 from arco.sdk._decorators import asset, external_asset, multi_asset, observable, output, sql_asset
 from arco.sdk._registry import find_asset, find_check
+from arco.sdk._rules import (
+    accepted_values,
+    anomaly,
+    between,
+    fresh,
+    matches,
+    not_null,
+    references,
+    row_count,
+    schema_matches,
+    sql_check,
+    unique,
+)
 from arco.sdk._values import (
     Dep,
     Retries,
@@ -23,6 +36,7 @@ from arco.sdk._values import (
     dynamic,
     hourly,
     identity,
+    incremental,
     latest,
     monthly,
     offset,
@@ -47,14 +61,18 @@ __all__ = [
     "GatingAction",
     "GatingPolicy",
     "Loaded",
+    "Percent",
     "Retries",
     "SecretRef",
     "Severity",
     "Signals",
     "TimeWindow",
+    "accepted_values",
     "add_to_path",
     "all_partitions",
+    "anomaly",
     "asset",
+    "between",
     "check",
     "code_name",
     "cron_partitions",
@@ -65,20 +83,29 @@ __all__ = [
     "external_asset",
     "find_asset",
     "find_check",
+    "fresh",
     "hourly",
     "identity",
+    "incremental",
     "latest",
     "load_project",
+    "matches",
     "monthly",
     "multi_asset",
+    "not_null",
     "observable",
     "offset",
     "output",
     "pack_code",
     "project_files",
+    "references",
+    "row_count",
+    "schema_matches",
     "secret",
     "sql_asset",
+    "sql_check",
     "static",
+    "unique",
     "unpack_code",
     "weekly",
     "window",

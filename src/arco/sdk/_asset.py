@@ -20,17 +20,21 @@ import msgspec
 from arco.assets import (
     AssetDefinition,
     AssetKind,
+    CheckDefinition,
     Custom,
     Dependency,
     Dimension,
+    Engine,
     GatingPolicy,
     SecretRef,
+    Source,
     StaticPartitions,
 )
 from arco.assets import Mapping as PartitionMapping
 from arco.assets import Retries as RetriesDefinition
 from arco.core import AssetKey, Invalid, shown
 from arco.sdk._check import Check
+from arco.sdk._engine import engine_of, one_plan_of, spark_conf_of
 from arco.sdk._registry import ASSETS
 from arco.sdk._values import (
     GATING,
@@ -43,10 +47,13 @@ from arco.sdk._values import (
 )
 from arco.sdk._where import Where
 
-__all__ = ["CONTEXT", "Asset", "Reference", "define", "key_of"]
+__all__ = ["CONTEXT", "AnyCheck", "Asset", "Reference", "define", "key_of"]
 
 P = ParamSpec("P")
 R = TypeVar("R")
+
+AnyCheck = Check[..., Any] | CheckDefinition
+"""A function that is a check, or a rule."""
 
 CONTEXT = "context"
 """The parameter that gets the context instead of data."""
@@ -62,7 +69,7 @@ class Asset(Generic[P, R]):
         function: Callable[P, R] | None,
         definitions: tuple[AssetDefinition, ...],
         where: Where,
-        checks: Mapping[str, tuple[Check[..., Any], ...]],
+        checks: Mapping[str, tuple[AnyCheck, ...]],
     ) -> None:
         if function is not None:
             update_wrapper(self, function)
@@ -114,6 +121,10 @@ def define(
     heartbeat: float | timedelta = 60.0,
     secrets: Iterable[SecretRef] = (),
     sql: str = "",
+    engine: Engine | str | None = None,
+    spark_conf: Mapping[str, Any] | None = None,
+    one_plan: bool = False,
+    source: Source | None = None,
 ) -> Asset[..., Any]:
     """The asset of a function, registered. `outputs` has the arguments of each asset the function makes."""
     namespace = namespace or str(where.names.get("__namespace__", ""))
@@ -124,11 +135,16 @@ def define(
         where.refuse("the asset has no namespace", "give namespace=, or set __namespace__ = '...' in the module")
     dimensions = _dimensions(where, partitions)
     parameters = _parameters(where, function) if kind in _KINDS_WITH_DATA else ()
+    made_by = engine_of(where, function if kind is AssetKind.ASSET else None, engine)
     common: dict[str, Any] = {
         "kind": kind,
         "function": "" if function is None else f"{function.__module__}:{function.__qualname__}",
         "unit": key_of(where, namespace, unit) if unit else "",
         "sql": sql,
+        "source": source,
+        "engine": made_by,
+        "spark_conf": spark_conf_of(where, made_by, spark_conf),
+        "one_plan": one_plan_of(where, made_by, bool(dimensions), one_plan),
         "dependencies": _dependencies(where, parameters, deps, ins or {}, dimensions, has_sql=function is None),
         "partitions": dimensions,
         "retries": _retries(where, retries),
@@ -139,7 +155,7 @@ def define(
         "line": where.line,
     }
     definitions: list[AssetDefinition] = []
-    checks: dict[str, tuple[Check[..., Any], ...]] = {}
+    checks: dict[str, tuple[AnyCheck, ...]] = {}
     for output in outputs:
         definition, named = _output(where, namespace, common, **output)
         definitions.append(definition)
@@ -163,16 +179,20 @@ def _output(
     owners: Iterable[str] = (),
     tags: Mapping[str, str] | None = None,
     schema: Mapping[str, str] | None = None,
-    checks: Iterable[Check[..., Any]] = (),
+    column_lineage: Mapping[str, str | Iterable[str]] | None = None,
+    checks: Iterable[AnyCheck] = (),
     gating: GatingPolicy | str | None = None,
     renamed_from: str | Iterable[str] = (),
-) -> tuple[AssetDefinition, tuple[Check[..., Any], ...]]:
+) -> tuple[AssetDefinition, tuple[AnyCheck, ...]]:
     """One definition, and the checks it names."""
     key = key_of(where, namespace, name)
+    if isinstance(checks, Check | CheckDefinition):
+        where.refuse(f"the checks of {key} are a single one", "write it as a list")
     checks = tuple(checks)
     for check in checks:
-        if not isinstance(check, Check):
-            where.refuse(f"{key} has a {_type(check)} among its checks", "decorate the function with @check")
+        if not isinstance(check, Check | CheckDefinition):
+            cure = "decorate the function with @check, or use a rule such as not_null('id')"
+            where.refuse(f"{key} has a {_type(check)} among its checks", cure)
     former = (renamed_from,) if isinstance(renamed_from, str) else tuple(renamed_from)
     if isinstance(owners, str):
         where.refuse(f"the owners of {key} are one text", "write them as a list")
@@ -182,11 +202,26 @@ def _output(
         owners=tuple(owners),
         tags=_tags(where, tags or {}),
         schema=columns_of(schema or {}),
+        column_lineage=_column_lineage(where, key, column_lineage or {}),
         gating=_gating(where, gating),
         renamed_from=tuple(text if "." in text else f"{namespace}.{text}" for text in former),
         **common,
     )
     return definition, checks
+
+
+def _column_lineage(where: Where, key: str, said: Mapping[str, str | Iterable[str]]) -> dict[str, tuple[str, ...]]:
+    """What columns are made of, sorted: in which order it is said means nothing."""
+    cure = "write column_lineage={'total': ['orders.amount'], 'day': []}"
+    if not isinstance(said, Mapping):
+        where.refuse(f"column_lineage of {key} is no dictionary", cure)
+    found: dict[str, tuple[str, ...]] = {}
+    for column, sources in said.items():
+        several: tuple[Any, ...] = (sources,) if isinstance(sources, str) else tuple(sources)
+        if not all(isinstance(text, str) for text in (column, *several)):
+            where.refuse(f"column_lineage of {key} has something else than texts", cure)
+        found[column] = tuple(sorted(set(several)))
+    return dict(sorted(found.items()))
 
 
 def _parameters(where: Where, function: Callable[..., Any] | None) -> tuple[str, ...]:
@@ -241,7 +276,7 @@ def _dependency(where: Where, parameter: str, reference: Reference, dimensions: 
             f"a value of type {_type(reference)} is no dependency", "name an asset, its key, or dep(key, mapping)"
         )
     mappings = {name: _mapping(where, name, mapping, dimensions) for name, mapping in reference.mappings.items()}
-    return Dependency(key=reference.key, parameter=parameter, mappings=mappings)
+    return Dependency(key=reference.key, parameter=parameter, mappings=mappings, incremental=reference.is_incremental)
 
 
 def _mapping(where: Where, name: str, mapping: AnyMapping, dimensions: tuple[Dimension, ...]) -> PartitionMapping:

@@ -2,9 +2,9 @@
 
 import logging
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, date, datetime, timedelta
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from arco.assets import Dimension, SecretRef, TimePartitions, partition_text, window_of
 from arco.core import Invalid, NotFound, PartitionKey, Scalar, shown
@@ -90,10 +90,16 @@ class Context:
         materialization_ids: Mapping[str, str] | None = None,
         signals: Signals | None = None,
         environ: Mapping[str, str] | None = None,
+        spark: Any = None,
+        previous: Callable[[str], Any] | None = None,
+        read: Mapping[str, Sequence[PartitionKey]] | None = None,
     ) -> None:
         self._key = partition_key or PartitionKey.empty()
         self._dimensions = dimensions
         self._signals: Signals = signals or NoSignals()
+        self._spark = spark
+        self._previous = previous
+        self._read = read or {}
         self.run_id = run_id
         self.task_key = task_key
         self.attempt = attempt
@@ -122,6 +128,40 @@ class Context:
                 begin, end = window_of(dimension.partitions, value)
                 return TimeWindow(_EPOCH + timedelta(microseconds=begin), _EPOCH + timedelta(microseconds=end))
         raise Invalid("the asset has no time partitions, so there is no window; give it partitions=daily(...)")
+
+    @property
+    def spark(self) -> Any:
+        """The Spark session of this task, with settings and temporary views of its own. It is not to be stopped."""
+        if self._spark is None:
+            raise Invalid("the asset does not run on Spark, so there is no session; give it engine='spark'")
+        return self._spark
+
+    @property
+    def previous(self) -> Any:
+        """The current version of this partition as a DataFrame, for merges; None if there is none yet.
+
+        It is the one that was current when the run began, also in a later attempt. What the asset is made of decides
+        whether it is up to date, not this.
+        """
+        keys = list(self.materialization_ids)
+        if self._previous is None:
+            raise Invalid("only assets on Spark are given their previous version; give it engine='spark'")
+        if len(keys) != 1:
+            raise Invalid(f"the function makes {', '.join(keys)}; name one: context.previous_of('...')")
+        return self._previous(keys[0])
+
+    def previous_of(self, asset_key: str) -> Any:
+        """The same of one of the assets that the function makes."""
+        if self._previous is None or asset_key not in self.materialization_ids:
+            raise Invalid(f"{shown(asset_key)} is no asset on Spark that this function makes")
+        return self._previous(asset_key)
+
+    def partitions_of(self, parameter: str) -> list[dict[str, Scalar]]:
+        """The partitions that a parameter holds, each as its values by dimension. Of an incremental one, those that
+        are new or changed: what `previous` has of them is to be replaced."""
+        if parameter not in self._read:
+            raise Invalid(f"{shown(parameter)} is no parameter with data; it has {', '.join(self._read) or 'none'}")
+        return [key.to_dict() for key in self._read[parameter]]
 
     def heartbeat(self) -> None:
         """Say that the function is alive. Needed only if it holds the interpreter for longer than `heartbeat`."""

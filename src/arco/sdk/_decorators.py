@@ -5,9 +5,9 @@ from collections.abc import Callable, Iterable, Mapping
 from datetime import timedelta
 from typing import Any, NoReturn, ParamSpec, TypeVar, overload
 
-from arco.assets import AssetKind, Dimension, GatingPolicy, SecretRef
-from arco.sdk._asset import CONTEXT, Asset, Reference, define
-from arco.sdk._check import Check
+from arco.assets import AssetKind, CorruptRecords, Dimension, Engine, GatingPolicy, SecretRef, SourceFormat
+from arco.sdk._asset import CONTEXT, AnyCheck, Asset, Reference, define
+from arco.sdk._files import source_of
 from arco.sdk._values import Retries
 from arco.sdk._where import Where, refuse_unknown
 
@@ -16,13 +16,16 @@ __all__ = ["asset", "external_asset", "multi_asset", "observable", "output", "sq
 P = ParamSpec("P")
 R = TypeVar("R")
 
-_OUTPUT = ("name", "description", "owners", "tags", "schema", "checks", "gating", "renamed_from")
+_OUTPUT = ("name", "description", "owners", "tags", "schema", "column_lineage", "checks", "gating", "renamed_from")
 _OUTSIDE = ("name", "description", "owners", "tags", "schema", "renamed_from")
+_SOURCE = ("path", "format", "options", "corrupt")
 _RUNNING = ("partitions", "retries", "timeout", "heartbeat", "secrets")
 _INPUTS = ("deps", "ins")
+_ENGINE = ("engine", "spark_conf", "one_plan")
 
-Checks = Iterable[Check[..., Any]]
+Checks = Iterable[AnyCheck]
 Seconds = float | timedelta
+Conf = Mapping[str, str | int | float | bool]
 
 
 @overload
@@ -41,6 +44,7 @@ def asset(
     owners: Iterable[str] = (),
     tags: Mapping[str, str] | None = None,
     schema: Mapping[str, str] | None = None,
+    column_lineage: Mapping[str, str | Iterable[str]] | None = None,
     checks: Checks = (),
     gating: GatingPolicy | str | None = None,
     retries: Retries | int | None = None,
@@ -48,12 +52,22 @@ def asset(
     heartbeat: Seconds = 60.0,
     secrets: Iterable[SecretRef] = (),
     renamed_from: str | Iterable[str] = (),
+    engine: Engine | str | None = None,
+    spark_conf: Conf | None = None,
+    one_plan: bool = False,
 ) -> Callable[[Callable[P, R]], Asset[P, R]]: ...
 
 
 def asset(function: Callable[..., Any] | None = None, /, **arguments: Any) -> Any:
-    """Make a function an asset. Its parameters are its dependencies, its docstring is the description."""
-    known = ("namespace", *_OUTPUT, *_INPUTS, *_RUNNING)
+    """Make a function an asset. Its parameters are its dependencies, its docstring is the description.
+
+    It runs on Spark if a parameter or the result is annotated as Spark's DataFrame, or `engine="spark"` says so;
+    `spark_conf` are settings of its session. `one_plan=True` says that many partitions may be made by one plan, where
+    Arco cannot prove it: that no row depends on rows of two partitions, and the partition's columns reach the result.
+    `column_lineage={"total": ["orders.amount"]}` says what columns are made of, by parameter and column, where the plan
+    cannot tell or there is none.
+    """
+    known = ("namespace", *_OUTPUT, *_INPUTS, *_RUNNING, *_ENGINE)
 
     def decorate(function: Callable[..., Any]) -> Asset[..., Any]:
         where = _where("asset", function, arguments, known)
@@ -70,6 +84,7 @@ def output(
     owners: Iterable[str] = (),
     tags: Mapping[str, str] | None = None,
     schema: Mapping[str, str] | None = None,
+    column_lineage: Mapping[str, str | Iterable[str]] | None = None,
     checks: Checks = (),
     gating: GatingPolicy | str | None = None,
     renamed_from: str | Iterable[str] = (),
@@ -81,6 +96,7 @@ def output(
         "owners": owners,
         "tags": tags,
         "schema": schema,
+        "column_lineage": column_lineage,
         "checks": checks,
         "gating": gating,
         "renamed_from": renamed_from,
@@ -104,6 +120,9 @@ def multi_asset(
     timeout: Seconds | None = None,
     heartbeat: Seconds = 60.0,
     secrets: Iterable[SecretRef] = (),
+    engine: Engine | str | None = None,
+    spark_conf: Conf | None = None,
+    one_plan: bool = False,
 ) -> Callable[[Callable[P, R]], Asset[P, R]]: ...
 
 
@@ -113,7 +132,7 @@ def multi_asset(function: Callable[..., Any] | None = None, /, **arguments: Any)
     `outputs` are names or `output(...)`. The function returns a dictionary by name, or a tuple in their order. `name`
     is what the task is called, by default like the function.
     """
-    known = ("namespace", "outputs", "name", *_INPUTS, *_RUNNING)
+    known = ("namespace", "outputs", "name", *_INPUTS, *_RUNNING, *_ENGINE)
 
     def decorate(function: Callable[..., Any]) -> Asset[..., Any]:
         where = _where("multi_asset", function, arguments, known)
@@ -144,6 +163,7 @@ def sql_asset(
     owners: Iterable[str] = (),
     tags: Mapping[str, str] | None = None,
     schema: Mapping[str, str] | None = None,
+    column_lineage: Mapping[str, str | Iterable[str]] | None = None,
     checks: Checks = (),
     gating: GatingPolicy | str | None = None,
     retries: Retries | int | None = None,
@@ -151,6 +171,8 @@ def sql_asset(
     heartbeat: Seconds = 60.0,
     secrets: Iterable[SecretRef] = (),
     renamed_from: str | Iterable[str] = (),
+    spark_conf: Conf | None = None,
+    one_plan: bool = False,
 ) -> Callable[[Callable[P, str]], Asset[P, str]]: ...
 
 
@@ -167,6 +189,7 @@ def sql_asset(
     owners: Iterable[str] = (),
     tags: Mapping[str, str] | None = None,
     schema: Mapping[str, str] | None = None,
+    column_lineage: Mapping[str, str | Iterable[str]] | None = None,
     checks: Checks = (),
     gating: GatingPolicy | str | None = None,
     retries: Retries | int | None = None,
@@ -174,22 +197,27 @@ def sql_asset(
     heartbeat: Seconds = 60.0,
     secrets: Iterable[SecretRef] = (),
     renamed_from: str | Iterable[str] = (),
+    spark_conf: Conf | None = None,
+    one_plan: bool = False,
 ) -> Asset[..., str]: ...
 
 
 def sql_asset(function: Callable[..., Any] | None = None, /, **arguments: Any) -> Any:
-    """Make a query an asset: a function that returns SQL text, or `sql_asset(name=..., sql=..., ins=...)`.
+    """Make a query in Spark SQL an asset: a function that returns it, or `sql_asset(name=..., sql=..., ins=...)`.
 
     The query names its dependencies by their parameters. The function is called once, when it is defined, with the name
-    of each parameter. A partition's values are parameters of the query, by dimension: `$date`; for time windows also
-    `$date_start` and `$date_end`.
+    of each parameter. A partition's values are parameters of the query, by dimension: `:date`; for time windows also
+    `:date_start` and `:date_end`.
     """
-    known = ("namespace", "sql", *_OUTPUT, *_INPUTS, *_RUNNING)
+    known = ("namespace", "sql", "spark_conf", "one_plan", *_OUTPUT, *_INPUTS, *_RUNNING)
 
     def decorate(function: Callable[..., Any]) -> Asset[..., Any]:
         where = _where("sql_asset", function, arguments, known)
         output, rest = _split(arguments)
-        return define(AssetKind.SQL, function, where, [_named(output, function)], sql=_sql(where, function), **rest)
+        query = _sql(where, function)
+        return define(
+            AssetKind.SQL, function, where, [_named(output, function)], sql=query, engine=Engine.SPARK, **rest
+        )
 
     if function is not None:
         return decorate(function)
@@ -202,7 +230,7 @@ def sql_asset(function: Callable[..., Any] | None = None, /, **arguments: Any) -
         where.refuse("an asset of SQL text has no name", "give name=")
     if not isinstance(rest["sql"], str) or not rest["sql"].strip():
         where.refuse("the SQL text is empty", "write a query")
-    return define(AssetKind.SQL, None, where, [output], **rest)
+    return define(AssetKind.SQL, None, where, [output], engine=Engine.SPARK, **rest)
 
 
 def external_asset(
@@ -215,11 +243,21 @@ def external_asset(
     tags: Mapping[str, str] | None = None,
     schema: Mapping[str, str] | None = None,
     renamed_from: str | Iterable[str] = (),
+    path: str = "",
+    format: SourceFormat | str = "",
+    options: Conf | None = None,
+    corrupt: CorruptRecords | str = CorruptRecords.FAIL,
     **unknown: Any,
 ) -> Asset[..., Any]:
-    """An asset that somebody else makes, so that others can depend on it."""
+    """An asset that somebody else makes, so that others can depend on it.
+
+    With a `path` its files can be read, as DataFrames: `path="landing/orders/{date}/*.csv", format="csv"`. The path is
+    below `landing/` of the workspace and names every dimension of its partitions. `schema` are its columns; without one
+    Spark reads the files once more to find out. `options` are those of Spark's reader; CSV files have a header unless
+    `header` says otherwise. A record that does not fit fails the task, or is made `null` or dropped by `corrupt`.
+    """
     where = Where.of_caller()
-    refuse_unknown(where, "external_asset", unknown, ("namespace", "partitions", *_OUTSIDE))
+    refuse_unknown(where, "external_asset", unknown, ("namespace", "partitions", *_OUTSIDE, *_SOURCE))
     made = {
         "name": name,
         "description": description,
@@ -228,7 +266,8 @@ def external_asset(
         "schema": schema,
         "renamed_from": renamed_from,
     }
-    return define(AssetKind.EXTERNAL, None, where, [made], namespace=namespace, partitions=partitions)
+    source = source_of(where, path, format, options, corrupt)
+    return define(AssetKind.EXTERNAL, None, where, [made], namespace=namespace, partitions=partitions, source=source)
 
 
 @overload
@@ -307,7 +346,7 @@ def _as_output(where: Where, one: Mapping[str, Any] | str) -> Mapping[str, Any]:
 def _sql(where: Where, function: Callable[..., Any]) -> str:
     parameters = inspect.signature(function).parameters
     if CONTEXT in parameters:
-        where.refuse("the function of a query gets no context", "use $date and the like for the partition's values")
+        where.refuse("the function of a query gets no context", "use :date and the like for the partition's values")
     text = function(**{name: name for name in parameters})
     if not isinstance(text, str) or not text.strip():
         where.refuse(f"{function.__name__} returned no SQL text", "return the query")

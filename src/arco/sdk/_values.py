@@ -5,7 +5,7 @@ Each function returns a frozen value; most are the values of `arco.assets` thems
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -49,6 +49,7 @@ __all__ = [
     "dynamic",
     "hourly",
     "identity",
+    "incremental",
     "latest",
     "monthly",
     "offset",
@@ -64,6 +65,7 @@ Exceptions = Iterable["type[BaseException] | str"] | type[BaseException] | str
 
 _ONE_A_DAY = re.compile(r"\d+\s+\d+\s+.*", re.DOTALL)
 _NOT_NULL = " not null"
+_PII = " pii"
 
 
 # Partitions
@@ -220,6 +222,7 @@ class Dep:
 
     key: str
     mappings: Mapping[str, AnyMapping]
+    is_incremental: bool = False
 
 
 def dep(asset: "Asset[..., Any] | str", mapping: AnyMapping | Mapping[str, AnyMapping] | None = None) -> Dep:
@@ -232,6 +235,16 @@ def dep(asset: "Asset[..., Any] | str", mapping: AnyMapping | Mapping[str, AnyMa
     if mapping is None:
         return Dep(key, {})
     return Dep(key, dict(mapping) if isinstance(mapping, Mapping) else {ONLY_DIMENSION: mapping})
+
+
+def incremental(asset: "Asset[..., Any] | str", mapping: AnyMapping | Mapping[str, AnyMapping] | None = None) -> Dep:
+    """A dependency of which the function gets only what is new: `ins={"events": incremental("raw.events")}`.
+
+    The frame holds the versions that the version which this one replaces (`context.previous`) was not made of: new
+    partitions, and changed ones as a whole; `context.partitions_of("events")` tells which. Everything if there is
+    nothing to go on from, which is then None: the first time, after the code changed, and in a run with `--force`.
+    """
+    return replace(dep(asset, mapping), is_incremental=True)
 
 
 # Retries, checks, secrets, columns
@@ -293,13 +306,18 @@ def secret(name: str, variable: str = "") -> SecretRef:
 
 
 def columns_of(schema: Mapping[str, str]) -> tuple[SchemaColumn, ...]:
-    """Columns from `{"id": "long not null", "name": "string"}`."""
+    """Columns from `{"id": "long not null", "email": "string pii"}`; `pii` marks personal data."""
     columns = []
     for name, text in schema.items():
-        kind = text.strip()
-        required = kind.lower().endswith(_NOT_NULL)
-        columns.append(SchemaColumn(name, kind[: -len(_NOT_NULL)].strip() if required else kind, nullable=not required))
+        kind, is_personal = _without(text.strip(), _PII)
+        kind, is_required = _without(kind, _NOT_NULL)
+        columns.append(SchemaColumn(name, kind, nullable=not is_required, pii=is_personal))
     return tuple(columns)
+
+
+def _without(text: str, ending: str) -> tuple[str, bool]:
+    has_it = text.lower().endswith(ending)
+    return text[: -len(ending)].strip() if has_it else text, has_it
 
 
 def _policy(name: str, default: GatingAction, **actions: GatingAction) -> GatingPolicy:

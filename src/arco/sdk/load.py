@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from arco.assets import AssetDefinition, CheckDefinition, Lookup, Problem, Project, resolve, validate
+from arco.assets import AssetDefinition, CheckDefinition, Engine, Lookup, Problem, Project, resolve, validate
 from arco.core import Invalid, sha256_hex
 from arco.sdk._asset import Asset
 from arco.sdk._check import Check
@@ -166,13 +166,21 @@ def _collect(folder: Path, modules: Sequence[Module]) -> tuple[Project, list[Pro
     placed: list[Placed] = []
     for made in ASSETS:
         if made.module in names:
-            version = code.version(made.function, *{definition.sql for definition in made.definitions})
+            version = code.version(made.function, *_texts(made.definitions[0]))
             placed += [Placed(_placed(folder, definition, version), made) for definition in made.definitions]
     checks = [check for check in CHECKS if check.module in names]
     attached, problems = _attach(folder, placed, checks)
     project = Project(assets=attached, lock_sha256=lock, python=f"{sys.version_info.major}.{sys.version_info.minor}")
     project = resolve(project)
     return project, [*problems, *validate(project)]
+
+
+def _texts(definition: AssetDefinition) -> list[str]:
+    """What decides about the data beside the function. One function's definitions share it."""
+    texts = [definition.sql]
+    if definition.engine is Engine.SPARK:
+        texts += [f"engine {definition.engine}", *(f"{name}={value}" for name, value in definition.spark_conf.items())]
+    return texts
 
 
 def _placed(folder: Path, definition: AssetDefinition, version: str) -> AssetDefinition:
@@ -190,7 +198,8 @@ def _attach(
     named: set[int] = set()
     for definition, made in placed:
         for check in made.checks.get(definition.key, ()):
-            by_key.setdefault(definition.key, []).append(check.definition)
+            found = check if isinstance(check, CheckDefinition) else check.definition
+            by_key.setdefault(definition.key, []).append(found)
             named.add(id(check))
     problems: list[Problem] = []
     for check in checks:

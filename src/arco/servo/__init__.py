@@ -3,6 +3,7 @@
 definitions -> deploy -> plan -> trigger -> (claim, beats, result)* by workers; controllers act when time passes
 """
 
+from arco.servo._compaction import Compacted, Compaction, Unmerged, compact_files
 from arco.servo._controllers import EndRun, Reap, Reconciled, Watch, Watched, reconcile
 from arco.servo._deploy import Deployed, DeployPlan, deploy, find_deployed, prepare_deploy, project_of_deployment
 from arco.servo._deployed import (
@@ -14,43 +15,84 @@ from arco.servo._deployed import (
     list_partitions,
 )
 from arco.servo._envelope import Envelope, open_envelope, sign_envelope
-from arco.servo._protocol import CALLBACK, RELAYED, Beat, Claimed, Claims, Result, Session
+from arco.servo._merging import LocalMerger, Merge, Merger, NotMerged, write_merged
+from arco.servo._orphans import Orphans, remove_orphans
+from arco.servo._protocol import (
+    MAX_TOLD,
+    RELAYED,
+    Beat,
+    Beats,
+    Callback,
+    Claimed,
+    Claims,
+    Ended,
+    Heard,
+    Progress,
+    Refusal,
+    Results,
+    Session,
+)
 from arco.servo._queue import EmbeddedQueue, Queue, WorkerId
-from arco.servo._reading import explain_run, list_runs, list_tasks, plan_info, run_detail, task_detail
+from arco.servo._reading import explain_run, list_runs, list_tasks, plan_info, run_detail, run_progress, task_detail
 from arco.servo._request import Mode, RunRequest, request_fingerprint
+from arco.servo._retention import Retention, Retired, retire_versions
 from arco.servo._runs import Asked, Planned, Runs, Triggered, trigger_fingerprint
 from arco.servo._servo import Servo
-from arco.servo._work import Relay, Work
+from arco.servo._statistics import Refreshed, Statistics, refresh_statistics
+from arco.servo._versions import decision_facts, list_held_versions, list_versions, version_detail
+from arco.servo._work import Finished, Relay, Work
 
 __all__ = [
-    "CALLBACK",
+    "MAX_TOLD",
     "RELAYED",
     "Asked",
     "Beat",
+    "Beats",
+    "Callback",
     "Claimed",
     "Claims",
+    "Compacted",
+    "Compaction",
     "DeployPlan",
     "Deployed",
     "EmbeddedQueue",
     "EndRun",
+    "Ended",
     "Envelope",
+    "Finished",
+    "Heard",
+    "LocalMerger",
+    "Merge",
+    "Merger",
     "Mode",
+    "NotMerged",
+    "Orphans",
     "Planned",
+    "Progress",
+    "Pulse",
     "Queue",
     "Reap",
     "Reconciled",
+    "Refreshed",
+    "Refusal",
     "Relay",
-    "Result",
+    "Results",
+    "Retention",
+    "Retired",
     "RunRequest",
     "Runs",
     "Servo",
     "Session",
+    "Statistics",
     "Triggered",
+    "Unmerged",
     "Watch",
     "Watched",
     "Work",
     "WorkerId",
     "asset_detail",
+    "compact_files",
+    "decision_facts",
     "deploy",
     "dynamic_partitions",
     "explain_run",
@@ -58,17 +100,25 @@ __all__ = [
     "find_deployed",
     "list_assets",
     "list_deployments",
+    "list_held_versions",
     "list_partitions",
     "list_runs",
     "list_tasks",
+    "list_versions",
     "open_envelope",
     "plan_info",
     "prepare_deploy",
     "project_of_deployment",
     "reconcile",
+    "refresh_statistics",
+    "remove_orphans",
     "request_fingerprint",
+    "retire_versions",
     "run_detail",
+    "run_progress",
     "sign_envelope",
     "task_detail",
     "trigger_fingerprint",
+    "version_detail",
+    "write_merged",
 ]

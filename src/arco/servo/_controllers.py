@@ -9,12 +9,13 @@
 - An intent is carried out by `decide`, which looks at the state again: what is over by then stays as it is.
 """
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from arco.core import SECOND
 from arco.domains.orchestration import ActiveRunRow, CancelKind, ClaimRow, RunState
+from arco.servo._protocol import Progress
 
 __all__ = ["GRACE", "EndRun", "Intent", "Reap", "Reconciled", "Watch", "Watched", "reconcile"]
 
@@ -27,9 +28,9 @@ CANCEL_GRACE: Final = 60.0
 
 @dataclass(frozen=True)
 class Reap:
-    """Nothing will be heard of this attempt."""
+    """Nothing will be heard of these attempts: of one, or of all of a batch that have not ended."""
 
-    attempt_id: str
+    attempt_ids: tuple[str, ...]
     reason: str
 
 
@@ -54,6 +55,8 @@ class Watched:
     """Its last sign of life, or since when we watch."""
     cancelled: float | None = None
     """Since when its run is being cancelled."""
+    progress: Progress | None = None
+    """How far it had come when it last said so."""
 
 
 @dataclass
@@ -62,16 +65,20 @@ class Watch:
 
     attempts: dict[str, Watched] = field(default_factory=dict)
 
-    def note(self, attempt_id: str, now: float) -> None:
+    def note(self, attempt_id: str, now: float, progress: Progress | None = None) -> None:
         """A sign of life."""
-        known = self.attempts.get(attempt_id)
-        since, cancelled = (known.since, known.cancelled) if known else (now, None)
-        self.attempts[attempt_id] = Watched(since, now, cancelled)
+        known = self.attempts.get(attempt_id) or Watched(now, now)
+        self.attempts[attempt_id] = replace(known, seen=now, progress=progress or known.progress)
 
-    def has_heard(self, attempt_id: str, since: float) -> bool:
-        """Whether an attempt has shown life since then."""
+    def progress(self, attempt_id: str) -> Progress | None:
+        """How far an attempt has come, if this process hears of it."""
         known = self.attempts.get(attempt_id)
-        return known is not None and known.seen > since
+        return known.progress if known is not None else None
+
+    def has_heard(self, attempt_ids: Iterable[str], since: float) -> bool:
+        """Whether one of these attempts has shown life since then."""
+        known = [self.attempts[attempt_id] for attempt_id in attempt_ids if attempt_id in self.attempts]
+        return any(watched.seen > since for watched in known)
 
     def follow(self, claims: Iterable[ClaimRow], cancelling: frozenset[str], now: float) -> None:
         """Watch what is claimed and forget what has ended. `cancelling` are runs that shall end."""
@@ -79,7 +86,7 @@ class Watch:
         for claim in claims:
             known = self.attempts.get(claim.attempt_id) or Watched(now, now)
             if claim.run_id in cancelling and known.cancelled is None:
-                known = Watched(known.since, known.seen, now)
+                known = replace(known, cancelled=now)
             after[claim.attempt_id] = known
         self.attempts = after
 
@@ -113,10 +120,11 @@ def reconcile(
         return Reconciled((), 0.0)
     intents: list[Intent] = []
     dues: list[float] = []
-    for claim in claims:
-        due, reason = _end_of(claim, watch.get(claim.attempt_id) or Watched(monotonic, monotonic))
+    for batch in _by_slot(claims):
+        ids = tuple(sorted(claim.attempt_id for claim in batch))
+        due, reason = _end_of(batch[0], _together([watch.get(one) or Watched(monotonic, monotonic) for one in ids]))
         if due <= monotonic:
-            intents.append(Reap(claim.attempt_id, reason))
+            intents.append(Reap(ids, reason))
         else:
             dues.append(due - monotonic)
     for run in runs:
@@ -127,6 +135,21 @@ def reconcile(
         else:
             dues.append((run.deadline - now) / SECOND)
     return Reconciled(tuple(intents), min(dues, default=None))
+
+
+def _by_slot(claims: Iterable[ClaimRow]) -> Iterable[list[ClaimRow]]:
+    """What was claimed together lives and dies together: one driver has it."""
+    found: dict[str, list[ClaimRow]] = {}
+    for claim in claims:
+        found.setdefault(claim.slot, []).append(claim)
+    return found.values()
+
+
+def _together(seen: Sequence[Watched]) -> Watched:
+    """A sign of life of one attempt of a batch is one of all."""
+    cancelled = [one.cancelled for one in seen if one.cancelled is not None]
+    ends = max(cancelled) if len(cancelled) == len(seen) else None
+    return Watched(max(one.since for one in seen), max(one.seen for one in seen), ends)
 
 
 def _end_of(claim: ClaimRow, seen: Watched) -> tuple[float, str]:

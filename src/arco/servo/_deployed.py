@@ -24,7 +24,7 @@ from arco.domains.deployments import (
     read_dynamic_partitions,
     resolve_key,
 )
-from arco.domains.execution import PARTITIONS, Partition
+from arco.domains.execution import HELD, PARTITIONS, Partition
 from arco.state import Replica, Snapshot
 from arco.wire import AssetDetail, AssetSummary, DeploymentInfo, DynamicPartitionsInfo, Page, PartitionInfo
 
@@ -104,6 +104,7 @@ async def asset_detail(catalog: View, activity: View, project: Project, key: str
         former_keys=sorted(name.key for name in names if name.asset_id == row.asset_id and name.key != row.key),
         partition_count=PartitionSpace(definition.partitions, now, dynamic).count() if definition.partitions else None,
         materialized_count=len(made),
+        held_count=sum(one.newest_status in HELD for one in partitions),
         last_materialized_at=format_time(last) if last else None,
     )
 
@@ -126,6 +127,7 @@ async def list_partitions(
                 version=row.current_version,
                 row_count=row.row_count,
                 updated_at=format_time(row.updated_at),
+                newest_materialization_id=row.newest_materialization_id,
             )
             for row in rows[:limit]
         ],

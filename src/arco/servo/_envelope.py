@@ -11,12 +11,13 @@ Nothing in it is secret but the callback token, which its text therefore does no
 
 import hashlib
 import hmac
+import re
 from collections.abc import Iterable
 from typing import Final
 
 import msgspec
 
-from arco.assets import AssetDefinition
+from arco.assets import AssetDefinition, SchemaColumn, Source
 from arco.core import MINUTE, Outdated, Unauthenticated, derive_secret, sha256_hex
 
 __all__ = [
@@ -26,22 +27,52 @@ __all__ = [
     "InputValue",
     "OutputPlace",
     "PinnedFile",
+    "compaction_location",
+    "compaction_of_path",
     "data_location",
     "inputs_fingerprint",
     "open_envelope",
     "sign_envelope",
+    "version_folder",
+    "version_of_path",
 ]
 
 MAX_ENVELOPE_BYTES: Final = 16 << 20
 SKEW: Final = 5 * MINUTE
 """By how much the clock of the sender may be ahead."""
 
+VERSION_FOLDER: Final = "arco_version"
+"""The column by which a job over a batch puts rows into the folders of their versions."""
+
+_IN_FOLDER: Final = re.compile(
+    rf"data/([^/]+)/[^/]+/(?:{VERSION_FOLDER}=)?([0-7][0-9A-HJKMNP-TV-Z]{{25}})/.+", re.ASCII
+)
+_COMPACTED: Final = re.compile(r"data/[^/]+/compaction-([0-7][0-9A-HJKMNP-TV-Z]{25})/.+", re.ASCII)
 _PREFIX: Final = b"env1."
 _HEAD: Final = len(_PREFIX) + 65
 
 
 class Part(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
     """An envelope, or a part of one."""
+
+
+class PinnedFile(Part, frozen=True):
+    path: str
+    row_count: int
+    size_bytes: int
+
+
+class InputPin(Part, frozen=True):
+    """A version of one partition that the task reads. Its files say what kind of value they hold."""
+
+    partition_id: str
+    partition_key: str
+    materialization_id: str
+    files: tuple[PinnedFile, ...] = ()
+    schema_hash: str = ""
+    """The same for versions with the same columns; empty for what is no table."""
+    seen: bool = False
+    """The version that this task replaces was made of it: it is not read. A file may be here to show its columns."""
 
 
 class OutputPlace(Part, frozen=True):
@@ -54,21 +85,12 @@ class OutputPlace(Part, frozen=True):
     materialization_id: str
     location: str
     """The folder of this version, with a slash at its end."""
-
-
-class PinnedFile(Part, frozen=True):
-    path: str
-    row_count: int
-    size_bytes: int
-
-
-class InputPin(Part, frozen=True):
-    """The version of one partition that the task reads. Its files say what kind of value they hold."""
-
-    partition_id: str
-    partition_key: str
-    materialization_id: str
-    files: tuple[PinnedFile, ...] = ()
+    pii: tuple[str, ...] = ()
+    """Columns that the catalog knows to hold personal data."""
+    history: dict[str, tuple[float, ...]] = {}
+    """What earlier good versions had, newest first, by the checks that compare with it."""
+    previous: InputPin | None = None
+    """The version of this partition that was current when the run began; None if there was none, or nobody asks."""
 
 
 class InputValue(Part, frozen=True):
@@ -81,6 +103,10 @@ class InputValue(Part, frozen=True):
     mapping: str = ""
     pins: tuple[InputPin, ...] = ()
     """In the order of the dependency's partitions."""
+    source: Source | None = None
+    """Files of others, whose partitions the pins name; they have no versions."""
+    columns: tuple[SchemaColumn, ...] = ()
+    """What a source declares."""
 
 
 class Envelope(Part, frozen=True):
@@ -108,8 +134,11 @@ class Envelope(Part, frozen=True):
     window_end: int | None = None
     """The time window of the partition, if it is one: begin and end in microseconds."""
     timeout_seconds: float | None = None
+    """How long it may take, with all of its batch."""
     heartbeat_seconds: float = 60.0
     traceparent: str = ""
+    batch_id: str = ""
+    """Those with the same one run together, in one driver; empty for one that runs alone."""
 
     def __repr__(self) -> str:
         return f"Envelope(run_id={self.run_id!r}, task_key={self.task_key!r}, attempt_id={self.attempt_id!r})"
@@ -145,9 +174,35 @@ def open_envelope(secret: bytes, data: bytes, *, tenant: str, workspace: str, no
     return envelope
 
 
-def data_location(asset_id: str, partition_id: str, materialization_id: str) -> str:
-    """The folder of one version of a partition."""
+def data_location(asset_id: str, partition_id: str, materialization_id: str, batch_id: str = "") -> str:
+    """The folder of one version of a partition. Those of a batch lie together: one job writes them all."""
+    if batch_id:
+        return f"data/{asset_id}/{batch_id}/{VERSION_FOLDER}={materialization_id}/"
     return f"data/{asset_id}/{partition_id}/{materialization_id}/"
+
+
+def compaction_location(asset_id: str, materialization_id: str, compaction_id: str) -> str:
+    """The folder of what a compaction makes of the files of a version. It is the version's as much as its first one."""
+    return data_location(asset_id, "", materialization_id, f"compaction-{compaction_id}")
+
+
+def compaction_of_path(path: str) -> str | None:
+    """What compaction wrote a file; None if none did."""
+    found = _COMPACTED.fullmatch(path)
+    return found[1] if found is not None else None
+
+
+def version_of_path(asset_id: str, path: str) -> str | None:
+    """The version to whose folder a path below the data of an asset belongs; None if it is none that workers get."""
+    found = _IN_FOLDER.fullmatch(path)
+    return found[2] if found is not None and found[1] == asset_id else None
+
+
+def version_folder(path: str) -> str:
+    """The folder of the version to which a path belongs that workers get, without a slash at its end."""
+    found = _IN_FOLDER.fullmatch(path)
+    assert found is not None
+    return path[: found.end(2)]
 
 
 def inputs_fingerprint(versions: Iterable[tuple[str, str, str]]) -> str:

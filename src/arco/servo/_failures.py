@@ -32,11 +32,17 @@ class Rule(NamedTuple):
 RULES: Final = (
     Rule(C.WORKER_LOST, ("DriverLost",)),
     Rule(C.SCHEMA_VIOLATION, ("SchemaViolation", "pyarrow.lib.ArrowTypeError", "SchemaError", "SchemaErrors")),
-    Rule(C.SCHEMA_VIOLATION, ("AnalysisException",), r"UNRESOLVED_COLUMN|cannot resolve|DATATYPE_MISMATCH"),
-    Rule(C.DATA_QUALITY_FAILURE, ("ChecksFailed",)),
+    Rule(
+        C.SCHEMA_VIOLATION,
+        ("AnalysisException",),
+        r"UNRESOLVED_COLUMN|cannot resolve|DATATYPE_MISMATCH|AMBIGUOUS_REFERENCE|COLUMN_ALREADY_EXISTS|"
+        r"UNSUPPORTED_DATA_TYPE_FOR_DATASOURCE|INCOMPATIBLE_COLUMN_TYPE|NUM_COLUMNS_MISMATCH",
+    ),
+    Rule(C.DATA_QUALITY_FAILURE, ("ChecksFailed", "BadRecords")),
     Rule(C.MISSING_DEPENDENCY, ("LostObject", "ObjectMissing", "FileNotFoundError", "NoSuchKey")),
-    Rule(C.RESOURCE_EXHAUSTED, ("MemoryError", "OutOfMemoryError", "OutOfMemoryException")),
+    Rule(C.RESOURCE_EXHAUSTED, ("MemoryError", "OutOfMemoryError", "OutOfMemoryException", "SparkOutOfMemory")),
     Rule(C.RESOURCE_EXHAUSTED, (), r"(?i)no space left on device|too many open files|out of memory|OutOfMemoryError"),
+    Rule(C.WORKER_LOST, (), r"ExecutorLostFailure|ExecutorDeadException|Executor heartbeat timed out"),
     Rule(C.RATE_LIMITED, ("RateLimited", "RateLimitError", "TooManyRequests", "ThrottlingException")),
     Rule(C.RATE_LIMITED, (), r"(?i)\b429\b|too many requests|rate limit|throttl|slowdown"),
     Rule(C.TIMEOUT, ("builtins.TimeoutError", "Timeout", "TimeoutException", "ReadTimeoutError")),

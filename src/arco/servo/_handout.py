@@ -2,30 +2,32 @@
 
 Versions that the planner pinned are looked up as they are. What a task of the same run wrote first is found through
 that task's successful attempt: its materialization follows from the attempt, so nobody searches for the newest one.
+An incremental input has all its versions too, and those that need not be read again are marked (`_replaced`).
 """
 
 from collections.abc import Mapping
-from typing import Final, TypeVar
+from typing import Final
+
+import msgspec
 
 from arco.assets import AssetDefinition, PartitionSpace, Project
 from arco.core import HOUR, SECOND, LostObject, PartitionKey
-from arco.domains.execution import MATERIALIZATIONS, Materialization
+from arco.domains.execution import MATERIALIZATIONS, Materialization, files_of
 from arco.domains.orchestration import (
-    ATTEMPTS,
     PLAN_TASKS,
     RUNS,
     TASKS,
-    AttemptRow,
     ClaimRow,
     Input,
     Output,
+    Pin,
     PlanTaskRow,
     RunRow,
     TaskRow,
-    attempt_key,
     materialization_id,
 )
 from arco.servo._envelope import Envelope, InputPin, InputValue, OutputPlace, PinnedFile, data_location
+from arco.servo._replaced import Base, base_of, there, written_by
 from arco.servo._tokens import callback_token
 from arco.state import Replica, Snapshot
 from arco.storage import Scope
@@ -35,7 +37,6 @@ __all__ = ["make_envelope"]
 LIFE: Final = 24 * HOUR
 """How long an attempt without a time-out may take before its worker cannot speak for it any more."""
 
-T = TypeVar("T")
 View = Replica | Snapshot
 
 
@@ -43,16 +44,18 @@ async def make_envelope(
     view: View, claim: ClaimRow, project: Project, scope: Scope, secret: bytes, now: int
 ) -> Envelope:
     """The envelope of a claim. `project` is that of the run's code version."""
-    run: RunRow = _there(await view.get(RUNS, claim.run_id, claim.run_id), f"run {claim.run_id}")
+    run: RunRow = there(await view.get(RUNS, claim.run_id, claim.run_id), f"run {claim.run_id}")
     key = (claim.run_id, claim.task_key)
-    task: TaskRow = _there(await view.get(TASKS, claim.run_id, key), f"task {claim.task_key}")
-    planned: PlanTaskRow = _there(await view.get(PLAN_TASKS, claim.run_id, key), f"plan of {claim.task_key}")
+    task: TaskRow = there(await view.get(TASKS, claim.run_id, key), f"task {claim.task_key}")
+    planned: PlanTaskRow = there(await view.get(PLAN_TASKS, claim.run_id, key), f"plan of {claim.task_key}")
     made = {output.asset_key for output in planned.outputs}
     definitions = tuple(asset for asset in project.assets if asset.key in made)
     expires = now + (round(claim.timeout_seconds * SECOND) + HOUR if claim.timeout_seconds else LIFE)
     start, end = _window(definitions, task.partition_key, now)
-    is_open = any(not pin.materialization_id for given in planned.inputs for pin in given.pins)
-    written = await _written(view, claim.run_id, planned) if is_open else {}
+    assets = {asset.key: asset for asset in project.assets}
+    is_open = any(not pin.materialization_id for one in planned.inputs if not one.is_source for pin in one.pins)
+    written = await written_by(view, planned) if is_open else {}
+    base = await base_of(view, run, planned, definitions)
     return Envelope(
         tenant=scope.tenant,
         workspace=scope.workspace,
@@ -65,36 +68,51 @@ async def make_envelope(
         code_version=run.code_version,
         code_sha256=project.code_sha256,
         definitions=definitions,
-        outputs=tuple(_output(claim, output) for output in planned.outputs),
+        outputs=tuple([await _output(view, claim, output, base) for output in planned.outputs]),
         callback_token=callback_token(secret, scope.tenant, scope.workspace, claim.attempt_id, expires),
         issued_at=now,
         expires_at=expires,
-        inputs=tuple([await _input(view, given, planned, written) for given in planned.inputs]),
+        inputs=tuple(
+            [
+                _source(given, assets[given.asset_key])
+                if given.is_source
+                else await _input(
+                    view,
+                    given,
+                    planned,
+                    written,
+                    base.versions if _is_incremental(definitions, given) else frozenset(),
+                )
+                for given in planned.inputs
+            ]
+        ),
         partition_key=task.partition_key,
         window_start=start,
         window_end=end,
         timeout_seconds=claim.timeout_seconds,
         heartbeat_seconds=claim.heartbeat_seconds,
         traceparent=run.traceparent,
+        batch_id=claim.batch_id or "",
     )
 
 
-def _there(row: T | None, what: str) -> T:
-    if row is None:
-        raise LostObject(f"the state has a claim but not the {what} it belongs to; run `arco rebuild`")
-    return row
-
-
-def _output(claim: ClaimRow, output: Output) -> OutputPlace:
+async def _output(view: View, claim: ClaimRow, output: Output, base: Base) -> OutputPlace:
     made = materialization_id(claim.claimed_at, claim.attempt_id, output.asset_id)
+    before = base.replaced.get(output.asset_id)
     return OutputPlace(
         output.asset_id,
         output.asset_key,
         output.partition_id,
         output.partition_key,
         made,
-        data_location(output.asset_id, output.partition_id, made),
+        data_location(output.asset_id, output.partition_id, made, claim.batch_id or ""),
+        previous=None if before is None else await _pin(view, Pin(output.partition_id, output.partition_key), before),
     )
+
+
+async def _pin(view: View, pin: Pin, row: Materialization) -> InputPin:
+    files = tuple(PinnedFile(file.path, file.row_count, file.size_bytes) for file in await files_of(view, row))
+    return InputPin(pin.partition_id, pin.partition_key, row.materialization_id, files, row.schema_hash)
 
 
 def _window(definitions: tuple[AssetDefinition, ...], partition_key: str, now: int) -> tuple[int | None, int | None]:
@@ -105,8 +123,12 @@ def _window(definitions: tuple[AssetDefinition, ...], partition_key: str, now: i
     return space.window(PartitionKey.parse(partition_key)) or (None, None)
 
 
-async def _input(view: View, given: Input, planned: PlanTaskRow, written: Mapping[str, str]) -> InputValue:
-    pins = []
+async def _input(
+    view: View, given: Input, planned: PlanTaskRow, written: Mapping[str, str], seen: frozenset[tuple[str, str]]
+) -> InputValue:
+    """What a dependency hands over. `seen` are versions of it that are not read, only stood for."""
+    pins: list[InputPin] = []
+    shown: set[str] = set()
     for pin in given.pins:
         version = pin.materialization_id or written.get(pin.partition_id, "")
         row: Materialization | None = await view.get(MATERIALIZATIONS, given.asset_id, version)
@@ -115,22 +137,35 @@ async def _input(view: View, given: Input, planned: PlanTaskRow, written: Mappin
                 f"the version {version or '?'} of {given.asset_key}, which {planned.task_key} reads, is not known any "
                 "more; trigger the run again"
             )
-        files = tuple(PinnedFile(file.path, file.row_count, file.size_bytes) for file in row.files)
-        pins.append(InputPin(pin.partition_id, pin.partition_key, version, files))
+        found = await _pin(view, pin, row)
+        if (given.asset_id, version) in seen:
+            # One of those with the same columns shows them; the files of the others are nobody's business.
+            files = found.files[:1] if found.schema_hash not in shown else ()
+            shown |= {found.schema_hash} if files else set()
+            found = msgspec.structs.replace(found, files=files, seen=True)
+        pins.append(found)
     return InputValue(
         given.asset_id, given.asset_key, given.parameter, given.is_partitioned, given.mapping, tuple(pins)
     )
 
 
-async def _written(view: View, run_id: str, planned: PlanTaskRow) -> dict[str, str]:
-    """The version of each partition that the tasks before it wrote in this run."""
-    found: dict[str, str] = {}
-    for upstream in planned.upstream:
-        before: PlanTaskRow = _there(await view.get(PLAN_TASKS, run_id, (run_id, upstream)), f"plan of {upstream}")
-        task: TaskRow = _there(await view.get(TASKS, run_id, (run_id, upstream)), f"task {upstream}")
-        key = (run_id, upstream, attempt_key(task.attempt))
-        attempt: AttemptRow = _there(await view.get(ATTEMPTS, run_id, key), f"attempt {task.attempt} of {upstream}")
-        for output in before.outputs:
-            claimed_at = attempt.claimed_at or 0
-            found[output.partition_id] = materialization_id(claimed_at, task.attempt_id, output.asset_id)
-    return found
+def _source(given: Input, asset: AssetDefinition) -> InputValue:
+    """Files of others: who reads them finds out which there are."""
+    return InputValue(
+        given.asset_id,
+        given.asset_key,
+        given.parameter,
+        given.is_partitioned,
+        given.mapping,
+        tuple(InputPin(pin.partition_id, pin.partition_key, "") for pin in given.pins),
+        asset.source,
+        asset.schema,
+    )
+
+
+def _is_incremental(definitions: tuple[AssetDefinition, ...], given: Input) -> bool:
+    return any(
+        dependency.incremental and (dependency.parameter, dependency.key) == (given.parameter, given.asset_key)
+        for asset in definitions
+        for dependency in asset.dependencies
+    )

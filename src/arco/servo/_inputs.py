@@ -2,7 +2,7 @@
 
 A partition that a task of the plan writes is an *edge*, and its version is known when that task has finished. Any other
 one is *pinned* to its newest good version. What others make (external assets, observable ones) has no versions of ours,
-and what only comes earlier is not read: neither is pinned.
+and what only comes earlier is not read: neither is pinned. Of files of others a plan has the partitions that are read.
 """
 
 from collections.abc import Mapping
@@ -23,7 +23,7 @@ from arco.assets import (
 )
 from arco.core import AssetId, Invalid, PartitionKey, Ulid, partition_id
 from arco.domains.orchestration.plan import Input, Pin
-from arco.servo._planning_state import PlanningState
+from arco.servo._planning_state import HELD_BACK, PlanningState
 from arco.servo._reasons import missing_input
 from arco.servo._targets import Spaces
 
@@ -120,10 +120,11 @@ class _Source:
         self._planned = world.planned[world.graph.unit_of[dependency.key]]
         self._versions = world.state.versions.get(self.asset_id, {})
         self.is_pinned = bool(dependency.parameter) and self.definition.kind in (AssetKind.ASSET, AssetKind.SQL)
+        self.is_source = bool(dependency.parameter) and self.definition.source is not None
         # Others may ask for the same partitions: what was found for one is the same for all.
-        self._found = world.found.setdefault((dependency.key, self.is_pinned), {})
+        self._found = world.found.setdefault((dependency.key, self.is_pinned or self.is_source), {})
         # Where nothing is read and nothing comes earlier, which partitions it would be does not matter.
-        self.matters = self.is_pinned or bool(self._planned)
+        self.matters = self.is_pinned or self.is_source or bool(self._planned)
 
     def keys(self, key: PartitionKey) -> Keys:
         """The partitions that a partition of the unit needs."""
@@ -140,9 +141,11 @@ class _Source:
 
     def _find(self, key: PartitionKey) -> Found:
         task = self._planned.get(key.canonical)
-        if not self.is_pinned:
+        if not self.is_pinned and not self.is_source:
             return Found(task, None)
         partition = self._world.partition_id(self.asset_id, key)
+        if self.is_source:
+            return Found(None, Pin(partition, key.canonical))
         if task is not None:
             return Found(task, Pin(partition, key.canonical))
         version = self._versions.get(partition)
@@ -152,7 +155,8 @@ class _Source:
         """Why a partition of the asset `own` cannot run: this one of the dependency has no good version."""
         bad = self._world.state.bad.get(self.asset_id, {})
         why = bad.get(self._world.partition_id(self.asset_id, key), "no version of it exists")
-        return missing_input(own, partition, self.dependency.key, self._world.text(key), why)
+        is_held = why in HELD_BACK
+        return missing_input(own, partition, self.dependency.key, self._world.text(key), why, is_held=is_held)
 
     def input(self, pins: tuple[Pin, ...]) -> Input:
         return Input(
@@ -162,6 +166,7 @@ class _Source:
             mapping=self.mapping,
             pins=pins,
             is_partitioned=bool(self.definition.partitions),
+            is_source=self.is_source or None,
         )
 
 

@@ -16,7 +16,7 @@ from arco.domains.orchestration import (
     ActiveRunRow,
     CancelRun,
     ClaimRow,
-    ReapAttempt,
+    ReapAttempts,
     RunState,
 )
 from arco.runtime import OpenLog, Workspace
@@ -120,7 +120,7 @@ class Controllers:
             # Each takes its time, in which others may show life after all.
             if self._is_late(reconciled):
                 break
-            if not (isinstance(intent, Reap) and self._watch.has_heard(intent.attempt_id, reconciled)):
+            if not (isinstance(intent, Reap) and self._watch.has_heard(intent.attempt_ids, reconciled)):
                 await self._carry_out(intent)
         return 0.0 if intents else due
 
@@ -164,7 +164,7 @@ class Controllers:
 
     async def _decide(self, intent: Intent) -> None:
         match intent:
-            case Reap(attempt_id, reason):
-                await self._workspace.decide("activity", ReapAttempt(attempt_id, reason), actor=ACTOR)
+            case Reap(attempt_ids, reason):
+                await self._workspace.decide("activity", ReapAttempts(attempt_ids, reason), actor=ACTOR)
             case EndRun(run_id, kind, reason):
                 await self._workspace.decide("activity", CancelRun(run_id, kind, reason), actor=ACTOR)

@@ -2,6 +2,7 @@
 
     select -> targets (units and their partitions) -> in topological order, for each task:
         inputs (edges inside the plan, pins outside) -> must it run? -> task, or skip with a reason
+    -> which tasks of a unit run together
 
 What is upstream of the selection is not added: it is pinned to its newest good version. In standard mode a partition
 whose version was made by the same code of the same inputs is skipped, unless a task of the plan comes before it. What
@@ -10,14 +11,18 @@ cannot be compared always runs: assets without dependencies, and those made of s
 
 from collections.abc import Mapping
 
+import msgspec
+
 from arco.assets import AssetKind, Graph, Project, select
 from arco.core import Invalid, PartitionKey, shown
-from arco.domains.orchestration.plan import Output, Plan, Skip, Task, task_id_of, task_key_of
+from arco.domains.orchestration.plan import Batching, Output, Plan, Skip, Task, task_id_of, task_key_of
+from arco.servo._batches import MayBatch, batches_of, batching_of, may_batch
 from arco.servo._envelope import inputs_fingerprint
 from arco.servo._estimates import estimated_seconds
 from arco.servo._inputs import Needs, Planned, UnitInputs, World
 from arco.servo._planning_state import PlanningState
-from arco.servo._reasons import cannot_run, is_up_to_date, up_to_date
+from arco.servo._reasons import cannot_run, is_up_to_date, released_input, up_to_date
+from arco.servo._replaced import is_incremental
 from arco.servo._request import Mode, RunRequest, check_request, request_fingerprint
 from arco.servo._targets import Spaces, Target, find_targets
 
@@ -32,17 +37,18 @@ def make_plan(
     code_version: str,
     *,
     graph: Graph | None = None,
+    may_batch: MayBatch = may_batch,
 ) -> Plan:
     """The plan of a request. `ids` are those of all assets by key; `code_version` is that of the project.
 
-    Who plans the same project often gives its `graph` too.
+    Who plans the same project often gives its `graph` too. `may_batch` says of which assets tasks may run together.
     """
     check_request(request)
     graph = graph or Graph(project)
     order = graph.order()
     spaces = Spaces(request.at, state.dynamic)
     targets, skips = find_targets(graph, select(request.selection, project, graph), request, spaces)
-    planner = _Planner(World(graph, ids, state, spaces), request, code_version, skips)
+    planner = _Planner(World(graph, ids, state, spaces), request, code_version, skips, may_batch)
     for stage in order:
         for unit in stage:
             if unit in targets:
@@ -55,17 +61,24 @@ def make_plan(
         request=request_fingerprint(request),
         tasks=tuple(sorted(planner.tasks, key=lambda task: (task.stage, task.task_key))),
         skips=tuple(sorted(planner.skips, key=lambda skip: (skip.asset_key, skip.partition_key))),
+        batching=tuple(sorted(planner.batching, key=lambda batching: batching.unit)),
     )
 
 
 class _Planner:
     """Takes units in topological order."""
 
-    def __init__(self, world: World, request: RunRequest, code_version: str, skips: list[Skip]) -> None:
+    def __init__(
+        self, world: World, request: RunRequest, code_version: str, skips: list[Skip], may_batch: MayBatch
+    ) -> None:
         self.tasks: list[Task] = []
+        self.batching: list[Batching] = []
         self.skips = skips
         self._world = world
         self._is_forced = request.mode is Mode.FORCE
+        self._is_rerun = bool(request.rerun_of)
+        self._batch = request.batch
+        self._may_batch = may_batch
         self._code_version = code_version
         self._only = set(request.only_tasks)
         self._unseen = set(request.only_tasks)
@@ -76,6 +89,7 @@ class _Planner:
         inputs = UnitInputs(self._world, target.outputs)
         planned = self._world.planned[target.unit]
         ids = [self._world.asset_id(definition.key) for definition in target.outputs]
+        tasks: list[Task] = []
         for key in target.keys:
             task_key = task_key_of(target.unit, self._world.text(key))
             self._unseen.discard(task_key)
@@ -94,7 +108,19 @@ class _Planner:
                 self._skip(outputs, up_to_date(self._version_id(outputs[0])))
                 continue
             planned[key.canonical] = Planned(task_key, needs.stage)
-            self.tasks.append(self._task(target, task_key, key, outputs, needs, reason))
+            tasks.append(self._task(target, task_key, key, outputs, needs, reason))
+        self.tasks += self._batched(target, tasks)
+
+    def _batched(self, target: Target, tasks: list[Task]) -> list[Task]:
+        """The tasks of a unit, each with the batch it runs in."""
+        if not self._may_batch(target.outputs[0]):
+            return tasks
+        state = self._world.state
+        batching = batching_of(target.unit, target.outputs, tasks, self._batch, state)
+        if batching is not None:
+            self.batching.append(batching)
+        batches = batches_of(tasks, self._batch, state)
+        return [msgspec.structs.replace(task, batch=batches.get(task.task_key, "")) for task in tasks]
 
     def check(self) -> None:
         """Refuse a request that names what is not there, or of which nothing can ever run."""
@@ -113,7 +139,8 @@ class _Planner:
 
     def _why_run(self, target: Target, outputs: tuple[Output, ...], needs: Needs, *, is_root: bool) -> str | None:
         """Why a task runs; None if it need not."""
-        why = "forced" if self._is_forced else self._why_stale(target, outputs, needs, is_root=is_root)
+        why = f"forced{'' if self._is_rerun else _anew(target)}{self._released(needs)}" if self._is_forced else None
+        why = why or self._why_stale(target, outputs, needs, is_root=is_root)
         return None if why is None else f"{target.reason}; {why}"
 
     def _why_stale(self, target: Target, outputs: tuple[Output, ...], needs: Needs, *, is_root: bool) -> str | None:
@@ -127,17 +154,28 @@ class _Planner:
         for definition, output in zip(target.outputs, outputs, strict=True):
             version = state.versions.get(output.asset_id, {}).get(output.partition_id)
             if version is None:
-                return state.bad.get(output.asset_id, {}).get(output.partition_id, "no version exists yet")
+                why = state.bad.get(output.asset_id, {}).get(output.partition_id, "no version exists yet")
+                return f"{why}{self._released(needs)}"
             if version.code_version != definition.code_version:
-                return f"its code changed since materialization {version.materialization_id}"
+                return f"its code changed since materialization {version.materialization_id}{_anew(target)}"
             if is_root:
                 return "it has no dependencies, so it always runs"
             if needs.unknown:
                 return f"whether {needs.unknown} changed is not known, so it always runs"
             fingerprint = fingerprint or _fingerprint(needs)
             if version.inputs_fingerprint != fingerprint:
-                return f"its inputs changed since materialization {version.materialization_id}"
+                return f"its inputs changed since materialization {version.materialization_id}{self._released(needs)}"
         return None
+
+    def _released(self, needs: Needs) -> str:
+        """What to add to a reason if the task reads a version that somebody released."""
+        released = self._world.state.released
+        for source in needs.inputs if released else ():
+            for pin in source.pins:
+                if pin.materialization_id in released:
+                    partition = self._world.text(PartitionKey.parse(pin.partition_key))
+                    return f"; {released_input(source.asset_key, partition)}"
+        return ""
 
     def _version_id(self, output: Output) -> str:
         return self._world.state.versions[output.asset_id][output.partition_id].materialization_id
@@ -170,6 +208,11 @@ class _Planner:
             heartbeat_seconds=definition.heartbeat_seconds,
             estimated_seconds=estimated_seconds(self._world.state, outputs[0]),
         )
+
+
+def _anew(target: Target) -> str:
+    """What to add to a reason for which an incremental task reads everything."""
+    return ", from scratch" if is_incremental(target.outputs) else ""
 
 
 def _fingerprint(needs: Needs) -> str:

@@ -21,6 +21,7 @@ from arco.domains.deployments import (
 )
 from arco.domains.orchestration.plan import Plan
 from arco.runtime import Workspace
+from arco.servo._batches import MayBatch, may_batch
 from arco.servo._deploy import load_project
 from arco.servo._needed import Needed, find_needed
 from arco.servo._planner import make_plan
@@ -75,7 +76,9 @@ class _Catalog(msgspec.Struct, frozen=True):
     dynamic: dict[str, tuple[str, ...]]
 
 
-async def plan_run(workspace: Workspace, request: RunRequest, projects: Projects) -> PlannedRun:
+async def plan_run(
+    workspace: Workspace, request: RunRequest, projects: Projects, may_batch: MayBatch = may_batch
+) -> PlannedRun:
     """The plan of a request against what is deployed and what is known now. Nothing is written."""
     check_request(request)
     for _ in range(TRIES):
@@ -91,7 +94,7 @@ async def plan_run(workspace: Workspace, request: RunRequest, projects: Projects
                 catalog_position=str(catalog_position),
                 dynamic=known.dynamic,
             )
-            plan = await workspace.runtime.offload(partial(_plan, loaded, known, state, request))
+            plan = await workspace.runtime.offload(partial(_plan, loaded, known, state, request, may_batch))
             return PlannedRun(plan, loaded.project, known.ids, known.deployment)
     raise Unavailable("deploys kept coming in while the run was planned; try again")
 
@@ -124,9 +127,11 @@ async def _read_activity(workspace: Workspace, needed: Needed) -> tuple[Planning
     return await workspace.logs["activity"].read(lambda view: read_planning_state(view, needed.partitions, needed.made))
 
 
-def _plan(loaded: LoadedProject, known: _Catalog, state: PlanningState, request: RunRequest) -> Plan:
+def _plan(
+    loaded: LoadedProject, known: _Catalog, state: PlanningState, request: RunRequest, may_batch: MayBatch
+) -> Plan:
     version = known.deployment.code_version
-    return make_plan(loaded.project, known.ids, state, request, version, graph=loaded.graph)
+    return make_plan(loaded.project, known.ids, state, request, version, graph=loaded.graph, may_batch=may_batch)
 
 
 def _dynamic_names(project: Project) -> tuple[str, ...]:

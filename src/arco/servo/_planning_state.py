@@ -1,21 +1,35 @@
 """`PlanningState`: what a plan depends on besides code and request, read once and frozen.
 
 Of every asset that a plan may read or write it holds the *good* version of each partition: the newest one that is
-neither quarantined nor blocked by its checks. Of a partition whose versions are all bad it says why.
+neither quarantined nor blocked by its checks, which is the current one. Of a partition without one it says why.
 """
 
 from collections.abc import Collection, Mapping
-from statistics import median
+from statistics import median, median_low
 from typing import Final
 
 import msgspec
 
-from arco.assets import GatingAction
-from arco.domains.execution import MATERIALIZATIONS, PARTITIONS, Materialization, Partition
-from arco.domains.quality import GATING_DECISIONS, QUALITY_TABLE, GatingDecision, Quality, QualityStatus
+from arco.domains import execution
+from arco.domains.execution import (
+    MATERIALIZATIONS,
+    PARTITIONS,
+    PUBLISHED,
+    VERSION_STATUS,
+    Materialization,
+    Partition,
+    VersionStatus,
+)
 from arco.state import View
 
-__all__ = ["PlanningState", "Version", "read_planning_state"]
+__all__ = ["HELD_BACK", "PlanningState", "Size", "Version", "read_planning_state"]
+
+
+class Size(msgspec.Struct, frozen=True, gc=False):
+    """How much a version holds."""
+
+    rows: int
+    bytes: int
 
 
 class Version(msgspec.Struct, frozen=True, gc=False):
@@ -27,6 +41,9 @@ class Version(msgspec.Struct, frozen=True, gc=False):
     inputs_fingerprint: str = ""
     seconds: float | None = None
     """How long it took."""
+    size: Size | None = None
+    plan: str = ""
+    """How Spark made it in a batch."""
 
 
 class PlanningState(msgspec.Struct, frozen=True):
@@ -40,15 +57,28 @@ class PlanningState(msgspec.Struct, frozen=True):
     """What versions of an asset usually take, by asset id."""
     dynamic: Mapping[str, tuple[str, ...]] = {}
     """Keys of dynamic partitions by name of the set, in the order in which they were added."""
+    released: frozenset[str] = frozenset()
+    """Ids of versions of these assets for which somebody vouched after they were held back."""
+    usual_sizes: Mapping[str, Size] = {}
+    """What versions of an asset usually hold, by asset id."""
+    plans: Mapping[str, tuple[str, str]] = {}
+    """How Spark made a batch of the asset last, and which code version that was, by asset id."""
 
 
-_BLOCKING: Final = frozenset(
-    {GatingAction.BLOCK_DOWNSTREAM, GatingAction.QUARANTINE, GatingAction.FAIL_TASK, GatingAction.FAIL_RUN}
-)
 QUARANTINED: Final = "its newest version is quarantined"
 BLOCKED: Final = "its newest version is blocked by its checks"
+EXPIRED: Final = "its versions have expired"
 NEVER_MADE: Final = "no attempt to make it has succeeded"
+HELD_BACK: Final = frozenset({QUARANTINED, BLOCKED})
+"""What a release changes."""
 SAMPLE: Final = 16
+
+_WHY: Final = {
+    execution.QUARANTINED: QUARANTINED,
+    execution.BLOCKED: BLOCKED,
+    execution.EXPIRED: EXPIRED,
+    execution.DELETED: EXPIRED,
+}
 
 
 async def read_planning_state(
@@ -67,14 +97,34 @@ async def read_planning_state(
     """
     versions: dict[str, Mapping[str, Version]] = {}
     bad: dict[str, Mapping[str, str]] = {}
-    usual: dict[str, float] = {}
+    seconds: dict[str, float] = {}
+    sizes: dict[str, Size] = {}
+    plans: dict[str, tuple[str, str]] = {}
+    released: set[str] = set()
     for asset_id in sorted(partitions):
         reader = _Reader(view, asset_id, is_made=asset_id in made)
         versions[asset_id], bad[asset_id] = await reader.read(partitions[asset_id])
-        seconds = await reader.usual_seconds() if asset_id in made else None
-        if seconds is not None:
-            usual[asset_id] = seconds
-    return PlanningState(str(catalog_position), str(activity_position), versions, bad, usual, dict(dynamic or {}))
+        released |= await reader.released()
+        if asset_id in made:
+            sample = await reader.sample()
+            if took := [version.seconds for version in sample if version.seconds is not None]:
+                seconds[asset_id] = round(median(took), 3)
+            if held := [version.size for version in sample if version.size is not None]:
+                sizes[asset_id] = Size(median_low([one.rows for one in held]), median_low([one.bytes for one in held]))
+            if told := [version for version in sample if version.plan]:
+                newest = max(told, key=lambda version: version.materialization_id)
+                plans[asset_id] = (newest.code_version, newest.plan)
+    return PlanningState(
+        catalog_position=str(catalog_position),
+        activity_position=str(activity_position),
+        versions=versions,
+        bad=bad,
+        released=frozenset(released),
+        usual_seconds=seconds,
+        usual_sizes=sizes,
+        plans=plans,
+        dynamic=dict(dynamic or {}),
+    )
 
 
 class _Reader:
@@ -84,32 +134,29 @@ class _Reader:
         self._view = view
         self._asset_id = asset_id
         self._is_made = is_made
-        self._actions: dict[str, set[str]] | None = None
 
     async def read(self, wanted: Collection[str] | None) -> tuple[dict[str, Version], dict[str, str]]:
         """The good version of each partition, and why those have none that were tried and have none."""
         good: dict[str, Version] = {}
-        older: dict[str, str] = {}
+        bad: dict[str, str] = {}
         for row in await self._partitions(wanted):
             current = row.current_materialization_id
             if current is None:
-                older[row.partition_id] = QUARANTINED if row.version_count else NEVER_MADE
-            elif await self._is_good(current):
-                good[row.partition_id] = await self._version(current)
+                bad[row.partition_id] = _WHY.get(row.newest_status or "", NEVER_MADE)
             else:
-                older[row.partition_id] = BLOCKED
-        for found in await self._newest_good(older):
-            good[found.partition_id] = _version_of(found) if self._is_made else Version(found.materialization_id)
-            del older[found.partition_id]
-        return good, older
+                good[row.partition_id] = await self._version(current)
+        return good, bad
 
-    async def usual_seconds(self) -> float | None:
-        """What versions of the asset usually take. Partition ids are hashes, so the first ones are any ones."""
+    async def released(self) -> set[str]:
+        """Versions for which somebody vouched. Only versions that were ever held back have rows here."""
+        rows: list[VersionStatus] = await self._view.rows(VERSION_STATUS, self._asset_id)
+        return {row.materialization_id for row in rows if row.set_to == PUBLISHED}
+
+    async def sample(self) -> list[Version]:
+        """Some versions of the asset. Partition ids are hashes, so the first ones are any ones."""
         sample: list[Partition] = await self._view.page(PARTITIONS, self._asset_id, None, SAMPLE)
         names = [row.current_materialization_id for row in sample]
-        versions = [await self._version(name) for name in names if name is not None]
-        known = [version.seconds for version in versions if version.seconds is not None]
-        return round(median(known), 3) if known else None
+        return [await self._version(name) for name in names if name is not None]
 
     async def _partitions(self, wanted: Collection[str] | None) -> list[Partition]:
         if wanted is None:
@@ -118,40 +165,15 @@ class _Reader:
         rows = [await self._view.get(PARTITIONS, self._asset_id, partition_id) for partition_id in sorted(wanted)]
         return [row for row in rows if row is not None]
 
-    async def _is_good(self, materialization_id: str) -> bool:
-        """A failed check is no reason by itself: what counts is what its policy made of it, if that is known."""
-        row: Quality | None = await self._view.get(QUALITY_TABLE, self._asset_id, materialization_id)
-        if row is None or row.status != QualityStatus.FAILED:
-            return row is None or row.status != QualityStatus.QUARANTINED
-        if self._actions is None:
-            self._actions = {}
-            decisions: list[GatingDecision] = await self._view.rows(GATING_DECISIONS, self._asset_id)
-            for decision in decisions:
-                self._actions.setdefault(decision.materialization_id, set()).add(decision.action)
-        actions = self._actions.get(materialization_id)
-        return actions is not None and actions.isdisjoint(_BLOCKING)
-
     async def _version(self, materialization_id: str) -> Version:
         if not self._is_made:
             return Version(materialization_id)
         row: Materialization | None = await self._view.get(MATERIALIZATIONS, self._asset_id, materialization_id)
         return Version(materialization_id) if row is None else _version_of(row)
 
-    async def _newest_good(self, partitions: Mapping[str, str]) -> list[Materialization]:
-        """The newest good version of each of these partitions that has one, found among all versions of the asset."""
-        if not any(why != NEVER_MADE for why in partitions.values()):
-            return []
-        rows: list[Materialization] = await self._view.rows(MATERIALIZATIONS, self._asset_id)
-        newest: dict[str, Materialization] = {}
-        for row in rows:
-            if row.partition_id not in partitions or row.status != "published":
-                continue
-            known = newest.get(row.partition_id)
-            if (known is None or row.version > known.version) and await self._is_good(row.materialization_id):
-                newest[row.partition_id] = row
-        return list(newest.values())
-
 
 def _version_of(row: Materialization) -> Version:
     seconds = round((row.completed_at - row.started_at) / 1_000_000, 3)
-    return Version(row.materialization_id, row.code_version, row.inputs_fingerprint, max(seconds, 0.0))
+    size = Size(row.row_count, row.byte_size)
+    plan = row.plan or ""
+    return Version(row.materialization_id, row.code_version, row.inputs_fingerprint, max(seconds, 0.0), size, plan)

@@ -42,7 +42,7 @@ class Queue(Protocol):
     """Whatever hands tasks out, only a claim that the owner of the log decided makes an attempt a worker's."""
 
     async def take(self, worker: WorkerId, slots: int, capacity: int, wait: float) -> list[ClaimRow]:
-        """Claim up to `slots` tasks, waiting so many seconds for the first. `capacity` is how many may run in all."""
+        """Claim up to `slots` tasks and batches, waiting so many seconds for the first. `capacity`: as many may run."""
         ...
 
     async def claim(self, worker: WorkerId, slots: int, capacity: int) -> list[ClaimRow]:
@@ -92,14 +92,15 @@ class EmbeddedQueue:
         """Whether something may be claimed now, as far as this process knows, and else in how many seconds."""
         replica, now = self._log.replica, self._workspace.runtime.now()
         claims: list[ClaimRow] = await replica.rows(CLAIMS, WORKSPACE)
-        if len(claims) >= capacity:
+        slots = {claim.slot: claim.run_id for claim in claims}
+        if len(slots) >= capacity:
             return False, None
         due: float | None = None
         runs: list[ActiveRunRow] = await replica.rows(ACTIVE_RUNS, WORKSPACE)
         for run in runs:
             if run.state != RunState.RUNNING:
                 continue
-            if run.max_parallelism and sum(claim.run_id == run.run_id for claim in claims) >= run.max_parallelism:
+            if run.max_parallelism and sum(owner == run.run_id for owner in slots.values()) >= run.max_parallelism:
                 continue
             first: list[ReadyTaskRow] = await replica.page(READY_TASKS, run.run_id, None, 1)
             if not first:

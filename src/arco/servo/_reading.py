@@ -1,9 +1,13 @@
 """Reading runs, tasks and plans for people: what there is, where it stands, and why."""
 
+from collections import Counter
+from shlex import quote
 from typing import Final, Literal
 
+from arco.assets import partition_text
 from arco.catalog import check_limit, decode_cursor, encode_cursor, position_of_view
-from arco.core import NotFound, format_time, shown
+from arco.core import NotFound, PartitionKey, format_time, shown
+from arco.domains.execution import HELD, VERSION_STATUS, VersionStatus
 from arco.domains.orchestration import (
     ATTEMPTS,
     CLAIMS,
@@ -14,6 +18,7 @@ from arco.domains.orchestration import (
     WORKSPACE,
     AttemptRow,
     ClaimRow,
+    Hint,
     Input,
     Plan,
     PlanTaskRow,
@@ -21,11 +26,14 @@ from arco.domains.orchestration import (
     RunRow,
     RunState,
     Skip,
+    Task,
     TaskRow,
     TaskState,
     attempt_key,
 )
-from arco.servo._estimates import estimate_plan
+from arco.servo._controllers import Watch
+from arco.servo._estimates import estimate_plan, work_seconds
+from arco.servo._protocol import Progress
 from arco.servo._reasons import SkipKind, skip_kind
 from arco.state import Replica, Snapshot
 from arco.wire import (
@@ -34,16 +42,21 @@ from arco.wire import (
     Page,
     PlanInfo,
     PlannedTaskInfo,
+    PlannedUnitInfo,
     RunDetail,
     RunExplanation,
+    RunProgress,
     RunSummary,
     SkipInfo,
+    SkippedAssetInfo,
     TaskDetail,
     TaskHint,
+    TaskProgress,
     TaskSummary,
+    UnitProgress,
 )
 
-__all__ = ["explain_run", "list_runs", "list_tasks", "plan_info", "run_detail", "task_detail"]
+__all__ = ["explain_run", "list_runs", "list_tasks", "plan_info", "run_detail", "run_progress", "task_detail"]
 
 View = Replica | Snapshot
 
@@ -106,6 +119,27 @@ async def run_detail(view: View, run_id: str) -> RunDetail:
         timeout_seconds=row.timeout_seconds,
         tags=row.tags,
         first_failure=row.first_failure,
+        batch=row.batch,
+    )
+
+
+async def run_progress(view: View, run_id: str) -> RunProgress:
+    """How the tasks of a run stand, counted by what makes them."""
+    row = await find_run(view, run_id)
+    tasks: list[TaskRow] = await view.rows(TASKS, run_id)
+    states: dict[str, Counter[str]] = {}
+    stages: dict[str, int] = {}
+    for task in tasks:
+        states.setdefault(task.unit, Counter())[task.state] += 1
+        stages[task.unit] = min(task.stage, stages.get(task.unit, task.stage))
+    return RunProgress(
+        run_id=run_id,
+        state=row.state,
+        units=[
+            UnitProgress(unit=unit, stage=stages[unit], task_count=found.total(), states=dict(sorted(found.items())))
+            for unit, found in sorted(states.items(), key=lambda item: (stages[item[0]], item[0]))
+        ],
+        position=str(position_of_view(view)),
     )
 
 
@@ -139,9 +173,17 @@ async def _summary(view: View, row: RunRow) -> RunSummary:
 
 
 async def list_tasks(
-    view: View, run_id: str, state: str | None = None, cursor: str | None = None, limit: int = 100
+    view: View,
+    run_id: str,
+    state: str | None = None,
+    cursor: str | None = None,
+    limit: int = 100,
+    watch: Watch | None = None,
 ) -> Page[TaskSummary]:
-    """Tasks of a run in the order of their keys; with `state` only those that stand so."""
+    """Tasks of a run in the order of their keys; with `state` only those that stand so.
+
+    `watch` knows how far those have come that run.
+    """
     await find_run(view, run_id)
     place = f"tasks/{run_id}/{state or ''}"
     last = decode_cursor(place, cursor, 1)
@@ -152,7 +194,7 @@ async def list_tasks(
         rows: list[TaskRow] = await view.page(TASKS, run_id, after, limit)
         for row in rows:
             if state is None or row.state == state:
-                items.append(_task(row))
+                items.append(_task(row, watch))
             after = (run_id, row.task_key)
             if len(items) == limit:
                 break
@@ -174,7 +216,7 @@ async def find_task(view: View, run_id: str, task_key: str) -> TaskRow:
     return row
 
 
-async def task_detail(view: View, run_id: str, task_key: str) -> TaskDetail:
+async def task_detail(view: View, run_id: str, task_key: str, watch: Watch | None = None) -> TaskDetail:
     row = await find_task(view, run_id, task_key)
     planned: PlanTaskRow | None = await view.get(PLAN_TASKS, run_id, (run_id, task_key))
     attempts = []
@@ -183,7 +225,7 @@ async def task_detail(view: View, run_id: str, task_key: str) -> TaskDetail:
         if attempt is not None:
             attempts.append(_attempt(number, attempt))
     return TaskDetail(
-        **_task(row).model_dump(),
+        **_task(row, watch).model_dump(),
         upstream=list(planned.upstream) if planned else [],
         downstream=list(planned.downstream) if planned else [],
         inputs=[_input(given) for given in planned.inputs] if planned else [],
@@ -192,7 +234,9 @@ async def task_detail(view: View, run_id: str, task_key: str) -> TaskDetail:
     )
 
 
-def _task(row: TaskRow) -> TaskSummary:
+def _task(row: TaskRow, watch: Watch | None) -> TaskSummary:
+    is_running = watch is not None and row.state == TaskState.RUNNING
+    progress = watch.progress(row.attempt_id) if watch is not None and is_running else None
     return TaskSummary(
         task_key=row.task_key,
         asset_key=row.asset_key,
@@ -208,6 +252,19 @@ def _task(row: TaskRow) -> TaskSummary:
         error=row.error,
         hints=[TaskHint(action=hint.action, command=hint.command or None) for hint in row.hints],
         reason=row.reason,
+        gate=row.gate,
+        progress=_progress(progress) if progress is not None else None,
+    )
+
+
+def _progress(progress: Progress) -> TaskProgress:
+    return TaskProgress(
+        tasks_done=progress.tasks_done,
+        tasks_total=progress.tasks_total,
+        stage=progress.stage,
+        rows_written=progress.rows_written,
+        bytes_written=progress.bytes_written,
+        ui=progress.ui or None,
     )
 
 
@@ -227,14 +284,15 @@ def _attempt(number: int, row: AttemptRow) -> AttemptInfo:
         log_chunks=row.log_chunks,
         log_bytes=row.log_bytes,
         log_truncated=row.log_truncated,
+        batch_id=row.batch_id,
+        batch_tasks=row.batch_tasks,
     )
 
 
 def _input(given: Input) -> InputInfo:
     pinned = sum(bool(pin.materialization_id) for pin in given.pins)
-    return InputInfo(
-        asset_key=given.asset_key, parameter=given.parameter, versions=pinned, from_run=len(given.pins) - pinned
-    )
+    open_ones = 0 if given.is_source else len(given.pins) - pinned
+    return InputInfo(asset_key=given.asset_key, parameter=given.parameter, versions=pinned, from_run=open_ones)
 
 
 def _time(moment: int | None) -> str | None:
@@ -245,6 +303,7 @@ def plan_info(plan: Plan, plan_id: str) -> PlanInfo:
     """A plan as people read it."""
     estimate = estimate_plan(plan)
     known = estimate.unknown_count < len(plan.tasks)
+    units = _units(plan)
     return PlanInfo(
         plan_id=plan_id,
         code_version=plan.code_version,
@@ -255,6 +314,9 @@ def plan_info(plan: Plan, plan_id: str) -> PlanInfo:
         estimated_seconds=estimate.shortest_seconds if known else None,
         work_seconds=estimate.work_seconds if known else None,
         unknown_count=estimate.unknown_count,
+        batch_count=sum(unit.batch_count for unit in units),
+        units=units,
+        skipped=_skipped(plan),
         tasks=[
             PlannedTaskInfo(
                 task_key=task.task_key,
@@ -265,12 +327,55 @@ def plan_info(plan: Plan, plan_id: str) -> PlanInfo:
                 inputs=[_input(given) for given in task.inputs],
                 reason=task.reason,
                 estimated_seconds=task.estimated_seconds,
+                batch=task.batch or None,
             )
             for task in plan.tasks[:MAX_LISTED]
         ],
         skips=[_skip(skip) for skip in plan.skips[:MAX_LISTED]],
         truncated=max(len(plan.tasks), len(plan.skips)) > MAX_LISTED,
     )
+
+
+def _units(plan: Plan) -> list[PlannedUnitInfo]:
+    """What runs, by unit, in the order in which it begins."""
+    reasons = {batching.unit: batching.reason for batching in plan.batching}
+    found: dict[str, list[Task]] = {}
+    for task in plan.tasks:
+        found.setdefault(task.unit, []).append(task)
+    return [_unit(unit, tasks, reasons.get(unit)) for unit, tasks in found.items()]
+
+
+def _unit(unit: str, tasks: list[Task], reason: str | None) -> PlannedUnitInfo:
+    batches = Counter(task.batch for task in tasks if task.batch)
+    is_known = any(task.estimated_seconds is not None for task in tasks)
+    return PlannedUnitInfo(
+        unit=unit,
+        outputs=[output.asset_key for output in tasks[0].outputs],
+        stage=tasks[0].stage,
+        task_count=len(tasks),
+        first=min(task.task_key for task in tasks),
+        last=max(task.task_key for task in tasks),
+        estimated_seconds=work_seconds(tasks) if is_known else None,
+        batch_count=len(batches),
+        largest_batch=max(batches.values(), default=1),
+        batching=reason,
+    )
+
+
+def _skipped(plan: Plan) -> list[SkippedAssetInfo]:
+    found: dict[tuple[str, SkipKind], list[str]] = {}
+    for skip in plan.skips:
+        found.setdefault((skip.asset_key, skip_kind(skip)), []).append(skip.partition_key)
+    return [
+        SkippedAssetInfo(
+            kind=_KINDS[kind], asset_key=asset, count=len(keys), first=_shown(min(keys)), last=_shown(max(keys))
+        )
+        for (asset, kind), keys in found.items()
+    ]
+
+
+def _shown(partition_key: str) -> str:
+    return partition_text(PartitionKey.parse(partition_key))
 
 
 def _skip(skip: Skip) -> SkipInfo:
@@ -292,11 +397,14 @@ async def explain_run(view: View, run_id: str) -> RunExplanation:
         f"{task.task_key} failed in attempt {task.attempt} ({task.error_category or 'unknown'}): {task.error or '?'}"
         for task in failed[:MAX_SENTENCES]
     ]
+    held, held_hints = await _held_back(view, run_id, tasks)
+    causes += held
     skipped = [task for task in tasks if task.state in (TaskState.SKIPPED, TaskState.CANCELLED)]
     causes += [f"{task.task_key} was {task.state.lower()}: {task.reason}" for task in skipped[:MAX_SENTENCES]]
     if len(failed) + len(skipped) > 2 * MAX_SENTENCES:
         causes.append(f"... and more: {len(failed)} failed, {len(skipped)} were skipped or cancelled in all")
     hints = {(hint.action, hint.command): hint for task in failed for hint in task.hints}
+    hints |= {(hint.action, hint.command or ""): hint for hint in held_hints}
     return RunExplanation(
         run_id=run_id,
         state=run.state,
@@ -305,6 +413,42 @@ async def explain_run(view: View, run_id: str) -> RunExplanation:
         waiting=_waiting(tasks),
         hints=[TaskHint(action=hint.action, command=hint.command or None) for hint in hints.values()],
     )
+
+
+async def _held_back(view: View, run_id: str, tasks: list[TaskRow]) -> tuple[list[str], list[Hint]]:
+    """What tasks did that succeeded and whose checks hold their versions back, and what to do about it."""
+    gated = [task for task in tasks if task.state == TaskState.SUCCEEDED and task.gate is not None]
+    causes, hints, is_released = list[str](), list[Hint](), False
+    for task in gated[:MAX_SENTENCES]:
+        held = await _held_outputs(view, run_id, task)
+        if not held:
+            is_released = True
+            causes.append(f"{task.task_key} succeeded; its checks held its version back, and it was released since")
+            continue
+        causes.append(f"{task.task_key} succeeded, but its checks hold its version back ({', '.join(held.values())})")
+        partition = partition_text(PartitionKey.parse(task.partition_key))
+        options = "".join(f" -p {quote(part)}" for part in partition.split(",") if part)
+        action = "Look at what its checks found; release it if it is right after all"
+        hints += [Hint(action, f"arco quarantine show {key}{options}") for key in held]
+    if is_released:
+        hints.append(Hint("Run what was skipped because of what is released by now", f"arco runs rerun {run_id}"))
+    return causes, hints
+
+
+async def _held_outputs(view: View, run_id: str, task: TaskRow) -> dict[str, str]:
+    """How the versions stand that a task made and that are held back, by asset."""
+    planned: PlanTaskRow | None = await view.get(PLAN_TASKS, run_id, (run_id, task.task_key))
+    key = (run_id, task.task_key, attempt_key(task.attempt))
+    attempt: AttemptRow | None = await view.get(ATTEMPTS, run_id, key)
+    found: dict[str, str] = {}
+    if planned is None or attempt is None:
+        return found
+    for output in planned.outputs:
+        for name in attempt.materialization_ids:
+            row: VersionStatus | None = await view.get(VERSION_STATUS, output.asset_id, name)
+            if row is not None and row.status in HELD:
+                found[output.asset_key] = row.status
+    return found
 
 
 def _summary_text(run: RunRow) -> str:

@@ -15,6 +15,7 @@ __all__ = [
     "external",
     "is_up_to_date",
     "missing_input",
+    "released_input",
     "selected_by",
     "skip_kind",
     "up_to_date",
@@ -59,18 +60,27 @@ def cannot_run(why: str) -> str:
     return f"{SkipKind.CANNOT_RUN}: {why}"
 
 
-def missing_input(own: str, partition: str, needed: str, needed_partition: str, why: str) -> str:
+def missing_input(
+    own: str, partition: str, needed: str, needed_partition: str, why: str, *, is_held: bool = False
+) -> str:
     """A partition of the asset `own` needs one of the asset `needed`, which has no good version."""
     # Where both have the same partition, one run can make them; else what is missing is made by itself.
     first = own if partition == needed_partition else needed
     text = task_key_of(needed, needed_partition)
-    return cannot_run(f"it needs {text}, and {why}; make that first with `{_command(first, needed_partition)}`")
+    cure = f"make that first with `arco run +{first}{_options(needed_partition)}`"
+    if is_held:
+        look = f"arco quarantine show {needed}{_options(needed_partition)}"
+        cure = f"look at it with `{look}` and release it if it is right, or {cure}"
+    return cannot_run(f"it needs {text}, and {why}; {cure}")
 
 
-def _command(key: str, partition: str) -> str:
-    """How to run an asset with all that it is made of."""
-    options = "".join(f" --partition {quote(part)}" for part in partition.split(",") if part)
-    return f"arco run +{key}{options}"
+def released_input(needed: str, needed_partition: str) -> str:
+    """What changed when somebody vouched for a version."""
+    return f"{task_key_of(needed, needed_partition)} was released"
+
+
+def _options(partition: str) -> str:
+    return "".join(f" --partition {quote(part)}" for part in partition.split(",") if part)
 
 
 def _listed(keys: Sequence[str]) -> str:

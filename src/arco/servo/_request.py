@@ -16,10 +16,13 @@ from arco.domains.orchestration.events import FailurePolicy
 __all__ = ["Mode", "RunRequest", "check_request", "request_fingerprint"]
 
 MAX_PARALLELISM: Final = 10_000
+MAX_BATCH: Final = 1_000
 MAX_PRIORITY: Final = 1_000
 MAX_SELECTION: Final = 10_000
 MAX_TEXT: Final = 255
 MAX_TAGS: Final = 50
+MAX_KEYS: Final = 100_000
+MAX_KEY: Final = 1_000
 MAX_SECONDS: Final = 366 * 24 * 3600
 
 
@@ -51,6 +54,12 @@ class RunRequest(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown
     """The run that it repeats."""
     only_tasks: tuple[str, ...] = ()
     """Keys of the tasks to plan; empty for all. A rerun from failure names what did not succeed."""
+    window: str = ""
+    """A range of time, `FROM..TO`, for every dimension of time that `partitions` does not name."""
+    partition_keys: tuple[str, ...] = ()
+    """Partitions one by one, such as `date=2026-01-01,region=eu`; of an asset with one dimension the key is enough."""
+    batch: int = 0
+    """Tasks of a unit that run together, of those that may; 1 for none, 0 for as many as the planner thinks best."""
 
 
 def request_fingerprint(request: RunRequest) -> str:
@@ -67,6 +76,9 @@ def check_request(request: RunRequest) -> None:
         raise TooLarge(f"the selection has {len(request.selection)} characters, the limit is {MAX_SELECTION}")
     if not 0 <= request.max_parallelism <= MAX_PARALLELISM:
         raise Invalid(f"max_parallelism is {request.max_parallelism}; give 1 to {MAX_PARALLELISM}, or 0 for no limit")
+    if not 0 <= request.batch <= MAX_BATCH:
+        raise Invalid(f"batch is {request.batch}; give 1 to {MAX_BATCH}, or 0 to leave it to the planner")
+    _check_partitions(request)
     if not -MAX_PRIORITY <= request.priority <= MAX_PRIORITY:
         raise Invalid(f"the priority is {request.priority}; give -{MAX_PRIORITY} to {MAX_PRIORITY}")
     if request.timeout_seconds is not None and not 0 < request.timeout_seconds <= MAX_SECONDS:
@@ -79,3 +91,15 @@ def check_request(request: RunRequest) -> None:
     ):
         if len(text) > MAX_TEXT or not text.isprintable():
             raise Invalid(f"the {what} {shown(text)} has an unseen character or more than {MAX_TEXT}; change it")
+
+
+def _check_partitions(request: RunRequest) -> None:
+    if len(request.partition_keys) > MAX_KEYS:
+        raise TooLarge(f"{len(request.partition_keys):,} partitions are named one by one, the limit is {MAX_KEYS:,}")
+    if request.partition_keys and (request.partitions or request.window):
+        raise Invalid("partitions are named one by one, so no range and no dimension can be given beside them")
+    for text in (request.window, *request.partition_keys):
+        if len(text) > MAX_KEY or not text.isprintable():
+            raise Invalid(f"the partition {shown(text)} has an unseen character or more than {MAX_KEY}; change it")
+    if request.window and ".." not in request.window:
+        raise Invalid(f"{shown(request.window)} is no range of time; write FROM..TO, one of them may be missing")

@@ -5,12 +5,14 @@
 A plan too large for an event is stored as a blob first.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
 import msgspec
 
-from arco.core import NotFound, Refused, derive_ulid, fingerprint
+from arco.assets import partition_text
+from arco.core import NotFound, PartitionKey, Refused, derive_ulid, fingerprint
 from arco.domains.deployments import CurrentDeployment
 from arco.domains.orchestration import (
     RUN_KEYS,
@@ -30,6 +32,7 @@ from arco.domains.orchestration import (
 )
 from arco.log import Blobs, Receipt
 from arco.runtime import Workspace
+from arco.servo._batches import MayBatch, may_batch
 from arco.servo._planning import Projects, plan_run
 from arco.servo._request import Mode, RunRequest, request_fingerprint
 from arco.state import OPERATIONS, Replica, Snapshot
@@ -69,13 +72,14 @@ class Triggered:
 
 
 class Runs:
-    def __init__(self, workspace: Workspace, projects: Projects) -> None:
+    def __init__(self, workspace: Workspace, projects: Projects, may_batch: MayBatch = may_batch) -> None:
         self._workspace = workspace
         self._projects = projects
+        self._may_batch = may_batch
 
     async def plan(self, request: RunRequest) -> Planned:
         """What a run of this request would do now."""
-        found = await plan_run(self._workspace, request, self._projects)
+        found = await plan_run(self._workspace, request, self._projects, self._may_batch)
         return Planned(found.plan, plan_fingerprint(found.plan), found.deployment, request)
 
     async def trigger(self, request: RunRequest, asked: Asked) -> Triggered:
@@ -129,6 +133,8 @@ class Runs:
             priority=request.priority,
             tags=request.tags,
             partitions=request.partitions,
+            window=request.window,
+            batch=request.batch,
         )
 
     async def found(self, request: RunRequest, receipt: Receipt) -> Triggered:
@@ -178,6 +184,8 @@ class Runs:
         return RunRequest(
             selection=run.selection,
             partitions=run.partitions,
+            window=run.window or "",
+            partition_keys=() if run.partitions or run.window else _keys_of(tasks),
             mode=Mode.FORCE,
             failure_policy=FailurePolicy(run.failure_policy),
             max_parallelism=run.max_parallelism,
@@ -187,7 +195,14 @@ class Runs:
             at=at,
             rerun_of=run_id,
             only_tasks=wanted,
+            batch=run.batch or 0,
         )
+
+
+def _keys_of(tasks: Iterable[TaskRow]) -> tuple[str, ...]:
+    """The partitions of tasks that were named one by one."""
+    keys = {task.partition_key for task in tasks if task.partition_key}
+    return tuple(partition_text(PartitionKey.parse(key)) for key in sorted(keys))
 
 
 def trigger_fingerprint(request: RunRequest) -> str:

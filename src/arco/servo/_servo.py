@@ -7,6 +7,7 @@ from arco.assets import Project
 from arco.core import Invalid
 from arco.domains.deployments import CURRENT_DEPLOYMENT, WORKSPACE, CurrentDeployment
 from arco.runtime import Workspace
+from arco.servo._batches import MayBatch, may_batch
 from arco.servo._controllers import Watch
 from arco.servo._loop import Controllers
 from arco.servo._planning import Projects
@@ -22,13 +23,18 @@ _SHA256: Final = re.compile(r"[0-9a-f]{64}", re.ASCII)
 
 
 class Servo:
-    """`secret` is what the deployment's processes share: envelopes and callbacks are signed with keys made of it."""
+    """`secret` is what the deployment's processes share: envelopes and callbacks are signed with keys made of it.
 
-    def __init__(self, workspace: Workspace, secret: bytes, relay: Relay | None = None) -> None:
+    `may_batch` says of which assets tasks may run together.
+    """
+
+    def __init__(
+        self, workspace: Workspace, secret: bytes, relay: Relay | None = None, may_batch: MayBatch = may_batch
+    ) -> None:
         self.workspace = workspace
         self.projects = Projects()
         self.watch = Watch()
-        self.runs = Runs(workspace, self.projects)
+        self.runs = Runs(workspace, self.projects, may_batch)
         self.work = Work(workspace, self.projects, self.watch, EmbeddedQueue(workspace), secret, relay)
         self.controllers = Controllers(workspace, self.watch)
         self._secret = secret

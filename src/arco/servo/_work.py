@@ -2,45 +2,60 @@
 
 A session says which life of a worker this is; what an earlier life claimed is reaped at once. Results are decided by
 the owner of the log: the first one for an attempt counts, a repetition of it is answered alike, anything later is
-`stale_attempt`. Signs of life stay in the memory of the process that leads the log; one that arrives elsewhere is
-passed on there.
+`stale_attempt`. Each is a decision and an event of its own; those that are told together are appended together. Signs
+of life stay in the memory of the process that leads the log; those that arrive elsewhere are passed on there.
 """
 
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Sequence
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from arco.assets import Project
-from arco.core import ArcoError, Conflict, Future, NotFound
+from arco.core import ArcoError, Future, Invalid, NotFound, Refused
 from arco.domains.access import read_settings
 from arco.domains.orchestration import (
     CLAIMS,
     RUNS,
-    STALE_ATTEMPT,
     WORKSPACE,
     ClaimRow,
     FinishTask,
-    ReapAttempt,
+    ReapAttempts,
     ReapWorker,
     RunRow,
     RunState,
 )
 from arco.log import Place, Receipt
 from arco.runtime import OpenLog, Workspace
+from arco.servo._check_facts import with_check_facts
+from arco.servo._column_ids import with_column_ids
 from arco.servo._controllers import Watch
 from arco.servo._deployed import find_code_version
 from arco.servo._envelope import sign_envelope
 from arco.servo._handout import make_envelope
 from arco.servo._planning import Projects
-from arco.servo._protocol import Beat
+from arco.servo._protocol import Beat, Callback
 from arco.servo._queue import Queue, WorkerId
 
-__all__ = ["Relay", "Work"]
+__all__ = ["Finished", "Relay", "Work"]
+
+REFUSALS = (Invalid, Refused)
+"""What says that a result is not taken. Any other error leaves open whether it was, or will be if it is told again."""
 
 
 class Relay(Protocol):
-    async def beat(self, address: str, place: Place, attempt_id: str, token: str) -> Beat:
+    async def beat(self, address: str, place: Place, attempts: Sequence[Callback]) -> list[Beat]:
         """Tell the process that leads the log, which is elsewhere."""
         ...
+
+
+@dataclass(frozen=True)
+class Finished:
+    """What came of results that were told together."""
+
+    envelopes: list[bytes] = field(default_factory=list)
+    """Of what was claimed with them."""
+    refused: dict[str, ArcoError] = field(default_factory=dict)
+    """Why results were not taken, by attempt; all others were."""
 
 
 class Work:
@@ -70,7 +85,7 @@ class Work:
         await self._workspace.decide("activity", ReapWorker(worker.name, worker.session), actor=_actor(worker.name))
 
     async def claim(self, worker: WorkerId, slots: int, wait: float) -> list[bytes]:
-        """Signed envelopes of up to `slots` tasks, all of them claimed; waits so many seconds for the first."""
+        """Signed envelopes of up to `slots` tasks and batches, all claimed; waits so many seconds for the first."""
         return await self._hand_out_all(await self._queue.take(worker, slots, await self._capacity(), wait))
 
     async def _hand_out(self, claim: ClaimRow) -> bytes | None:
@@ -82,9 +97,10 @@ class Work:
             envelope = await make_envelope(
                 self._log.replica, claim, project, self._workspace.scope, self._secret, self._workspace.runtime.now()
             )
+            envelope = await with_check_facts(envelope, self._log.replica, self._workspace.logs["catalog"].replica)
             return sign_envelope(self._secret, envelope)
         except ArcoError as error:
-            await self._workspace.decide("activity", ReapAttempt(claim.attempt_id, error.message), actor="servo")
+            await self._reap([claim], error.message)
             return None
 
     async def _project(self, code_version: str) -> Project:
@@ -96,55 +112,86 @@ class Work:
             row, _ = await catalog.read(lambda view: find_code_version(view, code_version))
         return (await self._projects.get(self._workspace, row.manifest)).project
 
-    async def beat(self, attempt_id: str, token: str) -> Beat:
-        """A sign of life of an attempt. `Conflict` if it is over: then its worker stops."""
+    async def beat(self, attempts: Sequence[Callback]) -> list[Beat]:
+        """Signs of life of attempts, and what each of them is answered, in the same order."""
         log = self._log
         if not log.owning and self._relay is not None:
             address = await log.owner_address()
             if address:
-                return await self._relay.beat(address, log.place, attempt_id, token)
-        return await self.beat_here(attempt_id)
+                return await self._relay.beat(address, log.place, attempts)
+        return await self.beat_here(attempts)
 
-    async def beat_here(self, attempt_id: str) -> Beat:
-        """A sign of life that arrived where the log is led."""
+    async def beat_here(self, attempts: Sequence[Callback]) -> list[Beat]:
+        """Signs of life that arrived where the log is led."""
         log = self._log
         if not log.owning:
             await log.current(strong=False)
-        claim: ClaimRow | None = await log.replica.get(CLAIMS, WORKSPACE, attempt_id)
-        if claim is None:
+        claims = await self._claims(attempts)
+        if None in claims:
             await log.current()  # it may have been claimed elsewhere a moment ago, and would be stopped for nothing
-            claim = await log.replica.get(CLAIMS, WORKSPACE, attempt_id)
+            claims = await self._claims(attempts)
+        now = self._workspace.runtime.boottime()
+        for attempt, claim in zip(attempts, claims, strict=True):
+            if claim is not None:
+                self._watch.note(attempt.attempt_id, now, attempt.progress)
+        return [await self._answer(claim) for claim in claims]
+
+    async def _claims(self, attempts: Sequence[Callback]) -> list[ClaimRow | None]:
+        replica = self._log.replica
+        return [await replica.get(CLAIMS, WORKSPACE, attempt.attempt_id) for attempt in attempts]
+
+    async def _answer(self, claim: ClaimRow | None) -> Beat:
         if claim is None:
-            raise Conflict(f"the attempt {attempt_id} is over or was never claimed; stop it", code=STALE_ATTEMPT)
-        self._watch.note(attempt_id, self._workspace.runtime.boottime())
-        run: RunRow | None = await log.replica.get(RUNS, claim.run_id, claim.run_id)
+            return Beat(stale=True)
+        run: RunRow | None = await self._log.replica.get(RUNS, claim.run_id, claim.run_id)
         if run is not None and run.state == RunState.CANCELLING:
             return Beat(cancel=True, reason=run.cancel_reason or "the run was cancelled")
         return Beat()
 
-    async def finish(self, result: FinishTask, worker: WorkerId, slots: int = 0, traceparent: str = "") -> list[bytes]:
-        """The end of an attempt, as one event, and envelopes of up to `slots` tasks that are ready then.
+    async def finish(
+        self, results: Sequence[FinishTask], worker: WorkerId, slots: int = 0, traceparent: str = ""
+    ) -> Finished:
+        """The ends of attempts, each an event, and envelopes of up to `slots` tasks and batches that are ready then.
 
-        Both commands reach the owner together, so that they are one append: what became ready by this very result is
-        claimed without waiting for it. `Conflict` if the attempt ended otherwise before; what was claimed with it is
-        given up again, because nobody will hear of it.
+        All commands reach the owner together, so that they are one append: what became ready by these very results is
+        claimed without waiting for them. If it remains unknown whether a result was taken, this raises; what was
+        claimed with it is given up again, because nobody will hear of it.
         """
-        finished = self._workspace.decide("activity", result, actor=_actor(worker.name), traceparent=traceparent)
-        if not slots:
-            await finished
-            return []
-        answer: Future[None] = self._workspace.runtime.future()
-        self._workspace.runtime.spawn(_settle(finished, answer), f"result of {result.attempt_id}")
-        await self._workspace.runtime.sleep(0)  # the result enters the owner's queue first
-        claims = await self._queue.claim(worker, slots, await self._capacity())
-        try:
-            await answer
-        except ArcoError:
-            for claim in claims:
-                reason = "its worker was refused the result that it claimed this with"
-                await self._workspace.decide("activity", ReapAttempt(claim.attempt_id, reason), actor="servo")
-            raise
-        return await self._hand_out_all(claims)
+        if len({result.attempt_id for result in results}) < len(results):
+            raise Invalid("one request tells two ends of the same attempt; tell the one that it had")
+        activity, catalog = self._log.replica, self._workspace.logs["catalog"].replica
+        told = [await with_column_ids(result, activity, catalog) for result in results]
+        answers = [self._tell(result, worker, traceparent) for result in told]
+        claims: list[ClaimRow] = []
+        if slots:
+            await self._workspace.runtime.sleep(0)  # the results enter the owner's queue first
+            claims = await self._queue.claim(worker, slots, await self._capacity())
+        refused: dict[str, ArcoError] = {}
+        unknown: ArcoError | None = None
+        for result, answer in zip(results, answers, strict=True):
+            try:
+                await answer
+            except REFUSALS as error:
+                refused[result.attempt_id] = error
+            except ArcoError as error:
+                unknown = error
+        if unknown is not None:
+            if claims:
+                await self._reap(claims, "its worker could not be told, because a result of its was not taken")
+            raise unknown
+        return Finished(await self._hand_out_all(claims), refused)
+
+    def _tell(self, result: FinishTask, worker: WorkerId, traceparent: str) -> Future[None]:
+        """Have one result decided; the answer comes later."""
+        runtime = self._workspace.runtime
+        answer: Future[None] = runtime.future()
+        decided = self._workspace.decide("activity", result, actor=_actor(worker.name), traceparent=traceparent)
+        runtime.spawn(_settle(decided, answer), f"result of {result.attempt_id}")
+        return answer
+
+    async def _reap(self, claims: Sequence[ClaimRow], reason: str) -> None:
+        ids = tuple(claim.attempt_id for claim in claims)
+        await self._workspace.decide("activity", ReapAttempts(ids, reason), actor="servo")
 
     async def _capacity(self) -> int:
         catalog = self._workspace.logs["catalog"]

@@ -4,16 +4,42 @@ Follower -> Replica (fold in memory) -> Compactor -> delta, manifest -> Snapshot
                                             merges and rebuilds: Runner       Collector deletes what nobody reaches
 """
 
+from arco.state._bucket import Bucket
+from arco.state._codec import from_arrow, to_arrow
 from arco.state._collector import Collection, Collector
 from arco.state._compactor import Cadence, Compactor, base_for
 from arco.state._definition import Definition, define_log
 from arco.state._digest import digest_rows
 from arco.state._doctor import Chain, Finding, Level, examine_log, verify_chain
 from arco.state._domain import Change, Decider, Decision, Domain, Group, Input, Reject, Stage, View, new_event
+from arco.state._files import SPLIT_BYTES, FileWriter
+from arco.state._fold import (
+    FoldBatch,
+    Retention,
+    Rows,
+    Skipped,
+    Versioned,
+    advance,
+    audit_row,
+    cutoff,
+    name_rejections,
+    row_text,
+)
 from arco.state._history import retained
-from arco.state._layers import LayerReader
+from arco.state._layers import LayerReader, keep_alive
 from arco.state._layout import Layout
-from arco.state._manifest import Entry, File, Layer, Manifest, Pending, PinEntry, decode_manifest, encode_manifest
+from arco.state._manifest import (
+    Entry,
+    File,
+    Layer,
+    Manifest,
+    Pending,
+    PinEntry,
+    SkippedType,
+    decode_manifest,
+    encode_manifest,
+)
+from arco.state._merge import merge_layers
 from arco.state._replica import Replica
 from arco.state._revisions import Head, Revisions, check_versions, empty_manifest
 from arco.state._runner import LocalRunner, MergeJob, RefoldJob, Runner
@@ -29,6 +55,7 @@ from arco.state._system import (
     AUDIT,
     OPERATIONS,
     PINS,
+    REJECTED,
     REJECTIONS,
     REQUESTS,
     RETENTION,
@@ -36,7 +63,9 @@ from arco.state._system import (
     Audit,
     NothingChanged,
     PinRevision,
+    Rejection,
     ReleasePin,
+    RetentionAdvanced,
 )
 from arco.state._table import BUCKETS, Key, Kind, Table, Time, bucket_of
 from arco.state._verify import Comparison, verify_revision
@@ -46,11 +75,14 @@ __all__ = [
     "BUCKETS",
     "OPERATIONS",
     "PINS",
+    "REJECTED",
     "REJECTIONS",
     "REQUESTS",
     "RETENTION",
+    "SPLIT_BYTES",
     "AdvanceRetention",
     "Audit",
+    "Bucket",
     "Cadence",
     "Chain",
     "Change",
@@ -64,7 +96,9 @@ __all__ = [
     "Domain",
     "Entry",
     "File",
+    "FileWriter",
     "Finding",
+    "FoldBatch",
     "Group",
     "Head",
     "Input",
@@ -83,19 +117,29 @@ __all__ = [
     "PinRevision",
     "RefoldJob",
     "Reject",
+    "Rejection",
     "ReleasePin",
     "Replica",
+    "Retention",
+    "RetentionAdvanced",
     "Revisions",
+    "Rows",
     "Runner",
+    "Skipped",
+    "SkippedType",
     "Snapshot",
     "Stage",
     "Table",
     "TableSummary",
     "Time",
+    "Versioned",
     "View",
+    "advance",
+    "audit_row",
     "base_for",
     "bucket_of",
     "check_versions",
+    "cutoff",
     "decode_manifest",
     "define_log",
     "digest_rows",
@@ -103,11 +147,17 @@ __all__ = [
     "encode_manifest",
     "examine_log",
     "freeze",
+    "from_arrow",
+    "keep_alive",
+    "merge_layers",
+    "name_rejections",
     "new_event",
     "retained",
+    "row_text",
     "snapshot_at_position",
     "snapshot_at_revision",
     "snapshot_at_time",
+    "to_arrow",
     "verify_chain",
     "verify_revision",
 ]

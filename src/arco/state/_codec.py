@@ -3,7 +3,7 @@
 import types
 import typing
 from collections.abc import Iterable, Sequence
-from itertools import accumulate, islice
+from itertools import accumulate, chain, islice
 from operator import itemgetter
 from typing import Any, cast
 
@@ -21,26 +21,50 @@ __all__ = ["ROW_GROUP_ROWS", "from_arrow", "newest", "read_parquet", "sort_rows"
 ROW_GROUP_ROWS = 8_192
 """Rows of one row group; rows are sorted by bucket, so loading a bucket reads few groups (docs/measurements.md)."""
 
+CACHED_ROWS = 2_000
+"""Rows that are taken apart into columns at a time."""
+
 FEW_ROWS = 1_000
 """Below it a codec's start for every column costs more than anything else: snappy has none, and is hardly larger."""
 
 
 def to_arrow(table: Table, groups: Iterable[tuple[str, Rows]]) -> pa.Table:
     """Rows (and tombstones) of a table, sorted by bucket, group and key."""
-    found = [(bucket_of(group), group, key, versioned) for group, rows in groups for key, versioned in rows.items()]
-    found.sort(key=itemgetter(0, 1, 2))
-    rows = [
-        msgspec.structs.astuple(row) if row is not None else _tombstone(table, group, key)
-        for _, group, key, (_, row) in found
-    ]
+    rows: list[Any] = []
+    positions: list[int] = []
+    buckets: list[int] = []
+    images = table.kind is Kind.IMAGE
+    deleted: list[bool] = []
+    for bucket, group, given in sorted(((bucket_of(group), group, rows) for group, rows in groups), key=_by_group):
+        found = sorted(given.items(), key=_by_key)
+        positions += [position for _, (position, _) in found]
+        buckets += [bucket] * len(found)
+        if images:
+            deleted += [row is None for _, (_, row) in found]
+            rows += [_tombstone(table, group, key) if row is None else row for key, (_, row) in found]
+        else:
+            rows += [row for _, (_, row) in found]
     schema = table.schema
-    columns = _transposed(rows, len(table.columns))
-    arrays = [_array(values, field.type) for values, field in zip(columns, schema, strict=False)]
-    arrays.append(pa.array([position for _, _, _, (position, _) in found], pa.int64()))
-    arrays.append(pa.array([bucket for bucket, _, _, _ in found], pa.uint8()))
-    if table.kind is Kind.IMAGE:
-        arrays.append(pa.array([row is None for _, _, _, (_, row) in found], pa.bool_()))
+    kinds = schema.types[: len(table.columns)]
+    # Some rows at a time: their values are still in the cache when the next column is made of them.
+    parts = [_columns(rows[start : start + CACHED_ROWS], kinds) for start in range(0, len(rows), CACHED_ROWS)]
+    arrays = [pa.concat_arrays(column) for column in zip(*parts, strict=True)] or [pa.array([], kind) for kind in kinds]
+    arrays.append(pa.array(positions, pa.int64()))
+    arrays.append(pa.array(buckets, pa.uint8()))
+    if images:
+        arrays.append(pa.array(deleted, pa.bool_()))
     return pa.Table.from_arrays(arrays, schema=schema)
+
+
+_by_group, _by_key = itemgetter(0, 1), itemgetter(0)
+
+
+def _columns(rows: Sequence[Any], kinds: Sequence[pa.DataType]) -> list[pa.Array]:
+    try:
+        values = list(map(msgspec.structs.astuple, rows))
+    except TypeError:  # tombstones are tuples already
+        values = [row if type(row) is tuple else msgspec.structs.astuple(row) for row in rows]
+    return [_array(column, kind) for column, kind in zip(_transposed(values, len(kinds)), kinds, strict=True)]
 
 
 def _tombstone(table: Table, group: str, key: Key) -> tuple[Any, ...]:
@@ -60,19 +84,35 @@ def _array(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
     if pa.types.is_map(kind):
         return pa.array([None if value is None else sorted(value.items()) for value in values], kind)
     if pa.types.is_list(kind):
-        items = [item for value in values if value is not None for item in value]
+        return _list_array(values, kind)
+    if pa.types.is_struct(kind):
+        return _struct_array(values, kind)
+    return pa.array(values, kind)
+
+
+def _list_array(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
+    try:
+        offsets: list[int | None] = list(accumulate(map(len, values), initial=0))
+        items = list(chain.from_iterable(values))
+    except TypeError:  # some of them are None, which is rare and takes longer
         ends = list(accumulate((0 if value is None else len(value) for value in values), initial=0))
         offsets = [None if value is None else end for value, end in zip(values, ends, strict=False)]
-        return pa.ListArray.from_arrays(
-            pa.array([*offsets, ends[-1]], pa.int32()), _array(items, kind.value_type), kind
-        )
-    if pa.types.is_struct(kind):
+        offsets.append(ends[-1])
+        items = [item for value in values if value is not None for item in value]
+    return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), _array(items, kind.value_type), kind)
+
+
+def _struct_array(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
+    missing = None
+    try:
+        rows = list(map(msgspec.structs.astuple, values))
+    except TypeError:  # as above
         nothing = (None,) * kind.num_fields
         rows = [nothing if value is None else msgspec.structs.astuple(value) for value in values]
-        arrays = [_array(found, field.type) for found, field in zip(_transposed(rows, len(nothing)), kind, strict=True)]
         missing = pa.array([value is None for value in values], pa.bool_())
-        return pa.StructArray.from_arrays(arrays, fields=list(kind), mask=missing)
-    return pa.array(values, kind)
+    columns = _transposed(rows, kind.num_fields)
+    arrays = [_array(found, field.type) for found, field in zip(columns, kind, strict=True)]
+    return pa.StructArray.from_arrays(arrays, fields=list(kind), mask=missing)
 
 
 def from_arrow(table: Table, data: pa.Table) -> Iterable[tuple[str, Key, Versioned]]:

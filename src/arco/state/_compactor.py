@@ -11,7 +11,7 @@ skipped type that is known now, a rebuild) is published whole, as a new generati
 """
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 import msgspec
@@ -181,10 +181,22 @@ class Compactor:
         self._answer_waiters()
         return self.head.manifest
 
-    async def compact(self) -> Manifest:
-        """Catch up, publish, and finish every merge that is due."""
+    async def compact(
+        self,
+        is_bulk: Callable[[int, int], Awaitable[bool]] | None = None,
+        progress: Callable[[int, int], None] = lambda done, total: None,
+    ) -> Manifest:
+        """Catch up, publish, and finish every merge that is due.
+
+        `is_bulk` is asked whether the segments after a number, up to another, are better folded by the runner.
+        """
         self.merging.forgive()
         await self._replace_older_folds()
+        if is_bulk is not None:
+            behind = self.head.manifest.link.number
+            tail = await self._follower.sequence.tail(self._follower.tail.number)
+            if behind < tail.number and await is_bulk(behind, tail.number):
+                await self.rebuild(progress, self.head.manifest)
         await self._follower.catch_up()
         await self.publish()
         while await self.merging.wait():
@@ -193,14 +205,19 @@ class Compactor:
                 raise self.merging.trouble  # a merge that cannot be done would be tried for ever
         return self.head.manifest
 
-    async def rebuild(self, progress: Callable[[int, int], None] = lambda done, total: None) -> Manifest:
-        """Fold the whole log anew beside the live state, then swap everything in one publish."""
+    async def rebuild(
+        self, progress: Callable[[int, int], None] = lambda done, total: None, onto: Manifest | None = None
+    ) -> Manifest:
+        """Fold the whole log anew beside the live state, then swap everything in one publish.
+
+        With `onto`, a revision of these folds, only what came after it is folded.
+        """
         rebuild_id = new_ulid(self._runtime, self._runtime)
         # Not by catching up: that may need the very files a rebuild replaces because they are damaged.
         tail = await self._follower.sequence.tail(self._follower.tail.number)
         async with self._mutex:
             directory = await self._register(rebuild_id)
-        base = await self._runner.refold(RefoldJob(self._definition, tail.number, directory, progress))
+        base = await self._runner.refold(RefoldJob(self._definition, tail.number, directory, progress, onto))
         shadow = Replica(self._definition, LayerReader(self._store), base)
         follower = Follower(self._follower.place, self._follower.sequence, shadow, self._runtime)
         async with self._mutex:

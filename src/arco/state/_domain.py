@@ -71,7 +71,8 @@ class Stage:
     """The groups an input concerns."""
     fold: Callable[[Group, Input], None]
     events: tuple[str, ...] = ()
-    """Types of the events it folds; `*` for all that were decided or carry a request key, of known type or not."""
+    """Types of the events it folds; `*` for all that were decided or carry a request key, of known type or not, without
+    their payload."""
     changes: tuple[Table, ...] = ()
     """Tables of earlier stages of this domain whose changes are inputs too."""
 
@@ -111,6 +112,8 @@ class Domain:
     events: tuple[EventType, ...]
     stages: tuple[Stage, ...]
     commands: Mapping[str, tuple[type[msgspec.Struct], Decider]] = field(default_factory=dict)
+    shared: tuple[str, ...] = ()
+    """Types of events that another domain of the log declares, and that its stages fold too."""
 
     @property
     def tables(self) -> Iterable[Table]:
@@ -118,11 +121,13 @@ class Domain:
             yield from stage.tables
 
     def __post_init__(self) -> None:
-        known = {kind.name for kind in self.events}
+        known = {*(kind.name for kind in self.events), *self.shared}
         earlier: set[str] = set()
         for stage in self.stages:
             if not set(stage.events) <= known | {"*"}:
                 raise Invalid(f"stage {stage.name} subscribes to undeclared events {set(stage.events) - known}")
+            if "*" in stage.events and len(stage.events) > 1:
+                raise Invalid(f"stage {stage.name} folds every event without its payload, so it can name no others")
             if not {table.name for table in stage.changes} <= earlier:
                 raise Invalid(f"stage {stage.name} reads tables that no earlier stage of {self.name} writes")
             earlier |= {table.name for table in stage.tables}

@@ -3,6 +3,9 @@
 `fold_batch` runs every stage of every domain over a batch and returns what changed; it changes nothing itself. A
 replica commits the result; a draft keeps it on top of a replica. The result does not depend on how events are cut into
 batches: every stage sees its inputs one by one in position order, and retention holds from its event's position on.
+
+`FoldBatch` is what the stages of a batch share. A runner that spreads groups over many machines drives it itself: it
+reads events in one place and folds each group in another.
 """
 
 from collections import Counter
@@ -17,7 +20,23 @@ from arco.state._domain import Change, Domain, Input, Reject, Stage
 from arco.state._system import AUDIT, REJECTED, REJECTIONS, Audit, Rejection, RetentionAdvanced
 from arco.state._table import Key, Table, bucket_of
 
-__all__ = ["Folded", "Retention", "RowSource", "Rows", "Skipped", "Versioned", "Writes", "cutoff", "fold_batch"]
+__all__ = [
+    "FoldBatch",
+    "Folded",
+    "Rejected",
+    "Retention",
+    "RowSource",
+    "Rows",
+    "Skipped",
+    "Versioned",
+    "Writes",
+    "advance",
+    "audit_row",
+    "cutoff",
+    "fold_batch",
+    "name_rejections",
+    "row_text",
+]
 
 Versioned = tuple[int, Any]
 """A row with the position that determined it; the row is None where it was deleted."""
@@ -36,6 +55,14 @@ class Skipped(NamedTuple):
 
     first: int
     events: int
+
+
+class Rejected(NamedTuple):
+    """An input that could not be folded."""
+
+    item: Input
+    domain: str
+    reason: str
 
 
 class Folded(NamedTuple):
@@ -76,75 +103,92 @@ def advance(retention: Retention, table: str, position: int, before: int) -> Non
         steps.append((position, before))
 
 
+class _Slot:
+    """What a group needs of one table, looked up once."""
+
+    __slots__ = ("expires", "group_of", "is_fact", "key_of", "noted", "prior", "writes")
+
+    def __init__(self, table: Table, key: str, batch: "FoldBatch") -> None:
+        self.writes: Rows = batch.writes[table.name].setdefault(key, {})
+        self.prior = batch.source.group(table, key)
+        self.is_fact = table.is_fact
+        self.key_of = table.key_of
+        self.group_of = table.group_of
+        self.expires = table.name in batch.retention and table.time_of is not None
+        self.noted = table.name in batch.watched or table.audited
+
+
 class _Group:
     """The rows of one group during a stage. Writes of a rejected input are taken back.
 
     Every event passes here several times: lookups are few and nothing is built that is not kept.
     """
 
-    __slots__ = ("_batch", "_input", "_retention", "_tables", "_undo", "key")
+    __slots__ = ("_batch", "_input", "_slots", "_undo", "key")
 
-    def __init__(self, key: str, batch: "_Batch", tables: Sequence[Table]) -> None:
+    def __init__(self, key: str, batch: "FoldBatch", tables: Sequence[Table]) -> None:
         self.key = key
         self._batch = batch
-        self._retention = batch.retention
-        self._tables: dict[str, tuple[Rows, Mapping[Key, Versioned]]] = {
-            table.name: (batch.writes[table.name].setdefault(key, {}), batch.source.group(table, key))
-            for table in tables
-        }
+        self._slots = {table.name: _Slot(table, key, batch) for table in tables}
         self._undo: list[tuple[Rows, Key, Versioned | None]] = []
         self._input: Input
 
     def get(self, table: Table, key: Key) -> Any:
-        writes, prior = self._tables[table.name]
-        found = writes.get(key) or prior.get(key)
+        slot = self._slots[table.name]
+        found = slot.writes.get(key) or slot.prior.get(key)
         if found is None:
             return None
         row = found[1]
-        if table.name in self._retention and row is not None and self._expired(table, row):
+        if slot.expires and row is not None and self._expired(table, row):
             return None
         return row
 
     def rows(self, table: Table) -> list[Any]:
-        writes, prior = self._tables[table.name]
-        rows = [row for _, (_, row) in sorted({**prior, **writes}.items()) if row is not None]
-        if table.name in self._retention:
+        slot = self._slots[table.name]
+        rows = [row for _, (_, row) in sorted({**slot.prior, **slot.writes}.items()) if row is not None]
+        if slot.expires:
             rows = [row for row in rows if not self._expired(table, row)]
         return rows
 
     def put(self, table: Table, row: Any) -> None:
-        name, key = table.name, table.key_of(row)
-        writes, prior = self._tables[name]
-        if table.is_fact and (key in writes or key in prior or name in self._retention):
+        slot = self._slots[table.name]
+        key, writes = slot.key_of(row), slot.writes
+        if slot.is_fact and (key in writes or key in slot.prior or slot.expires):
             self._check_fact(table, key, row)
-        if table.group_of(row) != self.key:
-            raise Reject(f"a row of {table.name} belongs to group {table.group_of(row)!r}, not {self.key!r}")
-        self._write(table, writes, key, row)
+        if slot.group_of(row) != self.key:
+            raise Reject(f"a row of {table.name} belongs to group {slot.group_of(row)!r}, not {self.key!r}")
+        if slot.noted:
+            self._note(table, key, row)
+        self._undo.append((writes, key, writes.get(key)))
+        writes[key] = (self._input.position, row)
 
     def _check_fact(self, table: Table, key: Key, row: Any) -> None:
         if self.get(table, key) is not None:
             raise Reject(f"{table.name} has a row with the key {key} already")
-        if table.name in self._retention and self._expired(table, row):
+        if self._slots[table.name].expires and self._expired(table, row):
             raise Reject(f"older than the retention of {table.name}")
 
     def delete(self, table: Table, key: Key) -> None:
         if table.is_fact:
             raise Reject(f"{table.name} holds facts, which are never deleted")
         if self.get(table, key) is not None:
-            self._write(table, self._tables[table.name][0], key, None)
+            slot = self._slots[table.name]
+            if slot.noted:
+                self._note(table, key, None)
+            self._undo.append((slot.writes, key, slot.writes.get(key)))
+            slot.writes[key] = (self._input.position, None)
 
-    def _write(self, table: Table, writes: Rows, key: Key, row: Any) -> None:
-        item = self._input
-        if table.name in self._batch.watched:
+    def _note(self, table: Table, key: Key, row: Any) -> None:
+        """Tell those who watch the table, and the audit."""
+        item, batch = self._input, self._batch
+        if table.name in batch.watched:
             change = Change(table.name, self.get(table, key), row)
-            self._batch.changes.append(Input(item.position, item.received, item.event, change))
-        if table.audited and item.position in self._batch.audited:
-            self._batch.note(item.position, table, key, self.get(table, key), row)
-        self._undo.append((writes, key, writes.get(key)))
-        writes[key] = (item.position, row)
+            batch.changes.append(Input(item.position, item.received, item.event, change))
+        if table.audited and item.position in batch.audited:
+            batch.note(item.position, table, key, self.get(table, key), row)
 
     def _expired(self, table: Table, row: Any) -> bool:
-        limit = cutoff(self._retention, table.name, self._input.position)
+        limit = cutoff(self._batch.retention, table.name, self._input.position)
         return limit is not None and table.time_of is not None and table.time_of(row) < limit
 
     def run(self, stage: Stage, domain: str, items: Iterable[Input]) -> None:
@@ -152,7 +196,6 @@ class _Group:
         batch, undo, fold = self._batch, self._undo, stage.fold
         for item in items:
             self._input = item
-            undo.clear()
             noted = len(batch.changes)
             try:
                 fold(self, item)
@@ -164,10 +207,11 @@ class _Group:
                     else:
                         writes[key] = old
                 batch.reject(item, domain, str(error))
+            undo.clear()
 
 
-class _Batch:
-    """What the stages of one `fold_batch` share."""
+class FoldBatch:
+    """What the stages of one batch share."""
 
     def __init__(self, domains: Sequence[Domain], source: RowSource, retention: Retention) -> None:
         self.source = source
@@ -177,8 +221,7 @@ class _Batch:
         self.watched = {table.name for domain in domains for stage in domain.stages for table in stage.changes}
         self.retention: Retention = {name: list(steps) for name, steps in retention.items()}
         self.skipped: dict[str, Skipped] = {}
-        self.rejected: list[Input] = []
-        self._rejections: Counter[str] = Counter()
+        self.rejected: list[Rejected] = []
         self.changes: list[Input] = []
         """What the stages of the domain that runs did to watched tables."""
         self.audited: dict[int, dict[tuple[str, Key], tuple[Any, Any]]] = {}
@@ -191,13 +234,7 @@ class _Batch:
         noted[name] = (noted[name][0] if name in noted else before, after)
 
     def reject(self, item: Input, domain: str, reason: str) -> None:
-        name = f"{item.position}:{domain}"
-        # An event with parts may be rejected more than once.
-        self._rejections[name] += 1
-        if (count := self._rejections[name]) > 1:
-            name = f"{name}:{count}"
-        row = Rejection(name, item.position, item.event.type, domain, reason, item.received)
-        self.rejected.append(Input(item.position, item.received, item.event, row))
+        self.rejected.append(Rejected(item, domain, reason))
 
     async def read(self, registry: EventRegistry, events: Iterable[tuple[int, int, Event]]) -> list[Input]:
         """Decode payloads; what is unknown is counted, what does not fit is rejected, retention is noted."""
@@ -250,43 +287,92 @@ class _Batch:
         for table in stage.tables:
             await self.source.load(table, {bucket_of(key) for key in groups})
         for key in sorted(groups):
-            _Group(key, self, stage.tables).run(stage, domain, groups[key])
+            self.run_group(stage, domain, key, groups[key])
+
+    def run_group(self, stage: Stage, domain: str, key: str, items: Iterable[Input]) -> None:
+        """Fold the inputs of one group, given in order; its rows were loaded."""
+        _Group(key, self, stage.tables).run(stage, domain, items)
 
     def write_audit(self, kind: EventType, items: Iterable[Input], rejected: Collection[int]) -> None:
         """A row per event of an audited type. It has a key of its own, so nothing needs to be read."""
-        action, resource_type = kind.audit or ("", "")
         for item in items:
-            if item.position in rejected:
-                continue
-            event, noted = item.event, sorted(self.audited[item.position].items())
-            row = Audit(
-                audit_id=str(item.position),
-                operation=event.operation,
-                actor=event.actor,
-                action=action,
-                resource_type=resource_type,
-                resource=event.subject,
-                request_id=event.correlation,
-                traceparent=event.traceparent,
-                before=_rows_text((table, before) for (table, _), (before, _) in noted),
-                after=_rows_text((table, after) for (table, _), (_, after) in noted),
-                recorded_at=item.received,
-            )
-            self.writes[AUDIT.name][row.audit_id] = {row.audit_id: (item.position, row)}
+            if item.position not in rejected:
+                noted = [
+                    (table, row_text(before), row_text(after))
+                    for (table, _), (before, after) in sorted(self.audited[item.position].items())
+                ]
+                row = audit_row(kind, item.position, item.received, item.event, noted)
+                self.writes[AUDIT.name][row.audit_id] = {row.audit_id: (item.position, row)}
 
 
-def _rows_text(found: Iterable[tuple[str, Any]]) -> str | None:
-    """Rows by table as JSON; None if there are none. Fields without a value are left out: most rows have many.
+def audit_row(
+    kind: EventType,
+    position: int,
+    received: int,
+    event: Event,
+    noted: Iterable[tuple[str, bytes | None, bytes | None]],
+) -> Audit:
+    """What the audit says of an event; `noted` are the rows it changed, before and after, by table and key."""
+    action, resource_type = kind.audit or ("", "")
+    changed = list(noted)
+    return Audit(
+        audit_id=str(position),
+        operation=event.operation,
+        actor=event.actor,
+        action=action,
+        resource_type=resource_type,
+        resource=event.subject,
+        request_id=event.correlation,
+        traceparent=event.traceparent,
+        before=_rows_text((table, before) for table, before, _ in changed),
+        after=_rows_text((table, after) for table, _, after in changed),
+        recorded_at=received,
+    )
+
+
+def row_text(row: Any) -> bytes | None:
+    """A row as JSON; None if there is none. Fields without a value are left out: most rows have many.
 
     Maps that were read from a file are in another order than those that were folded, so the keys are sorted.
     """
-    rows: dict[str, list[Any]] = {}
-    for table, row in found:
-        if row is not None:
-            fields = zip(row.__struct_fields__, msgspec.structs.astuple(row), strict=True)
-            said = {name: value for name, value in fields if value is not None and value != () and value != {}}
-            rows.setdefault(table, []).append(said)
+    if row is None:
+        return None
+    fields = zip(row.__struct_fields__, msgspec.structs.astuple(row), strict=True)
+    said = {name: value for name, value in fields if value is not None and value != () and value != {}}
+    return msgspec.json.encode(said, order="deterministic")
+
+
+def _rows_text(found: Iterable[tuple[str, bytes | None]]) -> str | None:
+    """Rows by table as JSON; None if there are none."""
+    rows: dict[str, list[msgspec.Raw]] = {}
+    for table, text in found:
+        if text is not None:
+            rows.setdefault(table, []).append(msgspec.Raw(text))
     return msgspec.json.encode(rows, order="deterministic").decode() if rows else None
+
+
+def name_rejections(rejected: Iterable[tuple[int, int, str, str, str]]) -> list[Rejection]:
+    """Rows of what was rejected, given as (position, received, type, domain, reason).
+
+    Those of one event and domain are numbered in the order they come: an event with parts may be rejected repeatedly.
+    """
+    counts: Counter[tuple[int, str]] = Counter()
+    named = []
+    for position, received, kind, domain, reason in rejected:
+        counts[position, domain] += 1
+        count = counts[position, domain]
+        name = f"{position}:{domain}" if count == 1 else f"{position}:{domain}:{count}"
+        named.append(Rejection(name, position, kind, domain, reason, received))
+    return named
+
+
+def _rejections(rejected: Sequence[Rejected]) -> Iterable[Input]:
+    """What the fold of rejections is given."""
+    rows = name_rejections(
+        (item.position, item.received, item.event.type, domain, reason) for item, domain, reason in rejected
+    )
+    for (item, _, _), row in zip(rejected, rows, strict=True):
+        yield Input(item.position, item.received, item.event, row)
 
 
 def _by_position(item: Input) -> int:
@@ -301,7 +387,7 @@ async def fold_batch(
     retention: Retention,
 ) -> Folded:
     """Fold events, given as (position, received time, event) in position order, on top of `source`."""
-    batch = _Batch(domains, source, retention)
+    batch = FoldBatch(domains, source, retention)
     inputs: dict[str, list[Input]] = {"*": []}
     for item in await batch.read(registry, events):
         event = item.event
@@ -311,16 +397,16 @@ async def fold_batch(
                 for name, part in parts(item.payload):
                     inputs.setdefault(name, []).append(Input(item.position, item.received, event, part))
         if event.command or event.key:
-            inputs["*"].append(item)
-    audited = [kind for name in inputs if (kind := registry.get(name)) is not None and kind.audit is not None]
+            inputs["*"].append(Input(item.position, item.received, event, None))
+    audited = [kind for kind in registry if kind.audit is not None and kind.name in inputs]
     batch.audited = {item.position: {} for kind in audited for item in inputs[kind.name]}
     for domain in domains:
         await batch.run_domain(domain, inputs)
-    rejected = {item.position for item in batch.rejected}
+    rejected = {found.item.position for found in batch.rejected}
     for kind in audited:
         batch.write_audit(kind, inputs[kind.name], rejected)
     if batch.rejected:
-        await batch.run_stage(REJECTED, "system", sorted(batch.rejected, key=_by_position))
+        await batch.run_stage(REJECTED, "system", sorted(_rejections(batch.rejected), key=_by_position))
     writes = {
         table: kept
         for table, groups in batch.writes.items()

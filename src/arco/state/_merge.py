@@ -60,9 +60,17 @@ def adopt(layers: Sequence[Layer], pending: Pending, files: tuple[File, ...]) ->
 
 
 async def merge_layers(
-    table: Table, layers: Sequence[Layer], oldest: bool, cutoff: int | None, reader: LayerReader, writer: FileWriter
+    table: Table,
+    layers: Sequence[Layer],
+    oldest: bool,
+    cutoff: int | None,
+    reader: LayerReader,
+    writer: FileWriter,
+    *,
+    buckets: Sequence[int] | None = None,
+    name: str = "merged",
 ) -> tuple[File, ...]:
-    """Write the rows of neighbouring layers as new files."""
-    data = await reader.rows(table, layers, dead=not oldest)
+    """Write the rows of neighbouring layers as new files; those of some buckets only, if any are given."""
+    data = await reader.rows(table, layers, buckets, dead=not oldest)
     kept = await work_on(data.num_rows, lambda: keep_alive(table, data, cutoff), reader.runtime)
-    return await writer.files(table, kept, "merged")
+    return await writer.files(table, kept, name)

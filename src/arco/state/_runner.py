@@ -49,19 +49,21 @@ class MergeJob:
 
 @dataclass(frozen=True)
 class RefoldJob:
-    """Fold a log from its beginning to a number."""
+    """Fold a log from its beginning, or from a revision on, to a number."""
 
     definition: Definition
     through: int
     directory: str
     progress: Callable[[int, int], None] = lambda done, total: None
+    base: Manifest | None = None
+    """The revision to go on from, made by the same folds; None for the beginning."""
 
 
 class Runner(Protocol):
     async def merge(self, job: MergeJob) -> tuple[File, ...]: ...
 
     async def refold(self, job: RefoldJob) -> Manifest:
-        """An unpublished manifest whose layers hold everything up to the number."""
+        """An unpublished manifest whose layers hold everything up to the number, those of the base included."""
         ...
 
 
@@ -79,7 +81,7 @@ class LocalRunner:
 
     async def refold(self, job: RefoldJob) -> Manifest:
         writer = FileWriter(self._store, self._layout, job.directory, self._runtime)
-        replica = Replica(job.definition, self._reader, empty_manifest(self._place))
+        replica = Replica(job.definition, self._reader, job.base or empty_manifest(self._place))
         log = Sequence(self._store, self._layout.ledger, self._runtime)
         spills = 0
         async for number in fold_forward(replica, log, self._place, job.through, at_least=job.through):

@@ -24,6 +24,8 @@ class Role(StrEnum):
     READER = "reader"
     ICEBERG = "iceberg"
     WORKER = "worker"
+    SPARK = "spark"
+    """A worker whose assets run on Spark. Spark writes below `_temporary`, renames, and never asks for a create."""
     ADMIN = "admin"
 
 
@@ -42,8 +44,8 @@ class Grant:
     actions: frozenset[Action]
 
 
-SHARED = frozenset({"blobs", "code", "data", "incarnations", "logs", "selftest"})
-"""The folders beside the incarnations. No incarnation may have one of these names."""
+SHARED = frozenset({"blobs", "code", "data", "incarnations", "landing", "logs", "selftest"})
+"""The folders beside the incarnations. No incarnation may have one of these names. In `landing` only others write."""
 
 NEVER_SIGNED = ("{inc}/private/*",)
 NEVER_DELETED = ("{inc}/ledger/*/floor/*", "{inc}/manifests/*/floor/*")
@@ -72,6 +74,11 @@ _TABLE: dict[Role, tuple[Grant, ...]] = {
     Role.READER: (),
     Role.ICEBERG: _grants(Action.CREATE, "{inc}/iceberg/*"),
     Role.WORKER: _grants(Action.CREATE, "data/*", "logs/*"),
+    Role.SPARK: (
+        *_grants(Action.CREATE, "data/*", "logs/*"),
+        *_grants(Action.OVERWRITE, "data/*"),
+        *_grants(Action.DELETE, "data/*/_temporary/*"),
+    ),
     Role.ADMIN: _grants(Action.CREATE, "incarnations/*"),
 }
 

@@ -8,6 +8,7 @@ from arco.wire._base import Answer, Request, Written
 
 __all__ = [
     "CheckResultInfo",
+    "ColumnEdgeInfo",
     "EdgeAdd",
     "EdgeWritten",
     "EventAnswer",
@@ -94,6 +95,19 @@ class LineageNode(Answer):
     """Hops from where the walk began; negative upstream."""
 
 
+class ColumnEdgeInfo(Answer):
+    """Columns of the source that one column of the target depends on, in one way."""
+
+    target: str | None
+    """Null if they decide which rows the target has, and so about all of its columns."""
+    sources: list[str]
+    kind: str
+    """`DIRECT`, `EXPRESSION`, `AGGREGATE`, `CASE`, `WINDOW`, `JOIN`, `FILTER`, `GROUP_BY`, `SORT`, ..."""
+    confidence: str
+    reason: str | None
+    """Why it is not sure."""
+
+
 class LineageEdgeInfo(Answer):
     id: str
     source_id: str
@@ -103,6 +117,8 @@ class LineageEdgeInfo(Answer):
     parameter: str
     columns: dict[str, list[str]]
     """Target column id to source column ids (`table id/column id`)."""
+    mappings: list[ColumnEdgeInfo] = []
+    """The same by name, and in which way."""
     capture_method: str | None
     confidence: str | None
     coverage: float | None
@@ -134,6 +150,7 @@ class MaterializationInfo(Answer):
     partition_key: str
     version: int
     status: str
+    """How it stands now: `published`, `blocked`, `quarantined`, `expired` or `deleted`."""
     run_id: str
     task_id: str
     row_count: int

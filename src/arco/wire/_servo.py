@@ -22,19 +22,24 @@ __all__ = [
     "PartitionInfo",
     "PlanInfo",
     "PlannedTaskInfo",
+    "PlannedUnitInfo",
     "RerunRequest",
     "RollbackRequest",
     "RunCancel",
     "RunDetail",
     "RunExplanation",
+    "RunProgress",
     "RunRequestBody",
     "RunSummary",
     "RunTriggeredAnswer",
     "SkipInfo",
+    "SkippedAssetInfo",
     "TaskDetail",
     "TaskHint",
     "TaskLogPage",
+    "TaskProgress",
     "TaskSummary",
+    "UnitProgress",
 ]
 
 Key = Annotated[str, Field(min_length=1, max_length=512)]
@@ -139,6 +144,8 @@ class AssetDetail(AssetSummary):
     partition_count: int | None
     """How many partitions it has now; null for an asset without partitions."""
     materialized_count: int
+    held_count: int
+    """Partitions whose newest version is blocked or quarantined."""
     last_materialized_at: str | None
 
 
@@ -146,11 +153,15 @@ class PartitionInfo(Answer):
     partition_key: str
     """In its canonical form, such as `date=d:2025-01-01`; empty for an asset without partitions."""
     status: str
-    """`complete`, `failed` or `quarantined`."""
+    """`failed` if the last attempt failed; else how the newest version stands: `complete`, `blocked`, `quarantined` or
+    `expired`."""
     materialization_id: str | None
+    """The current version: the newest one that is good."""
     version: int | None
     row_count: int | None
     updated_at: str
+    newest_materialization_id: str | None
+    """The version that was made last, however it stands."""
 
 
 class DynamicPartitionsChange(Request):
@@ -172,6 +183,10 @@ class RunRequestBody(Request):
     """Assets: keys, `+a` with all it is made of, `a+2` with two steps of what is made of it, `tag:x`, `and`, `or`."""
     partitions: Annotated[dict[str, Annotated[str, Field(max_length=4096)]], Field(max_length=16)] = {}
     """By dimension: a key, `a..b`, `a,b`, or `*`."""
+    window: Annotated[str, Field(max_length=256, examples=["2026-01-01..2026-03-31"])] = ""
+    """`FROM..TO`, one of them may be missing: for every dimension of time that `partitions` does not name."""
+    partition_keys: Annotated[list[Annotated[str, Field(max_length=1000)]], Field(max_length=100_000)] = []
+    """Partitions one by one, such as `date=2026-01-01,region=eu`, instead of the two above."""
     mode: Literal["standard", "force"] = "standard"
     """`standard` leaves out what is up to date, `force` runs all that is selected."""
     failure_policy: Literal["fail_fast", "continue"] = "continue"
@@ -185,6 +200,9 @@ class RunRequestBody(Request):
     tags: Annotated[dict[str, Annotated[str, Field(max_length=256)]], Field(max_length=32)] = {}
     run_key: Annotated[str, Field(max_length=256)] = ""
     """Stands for one run for ever: with the same request again it answers with that run, with another one it is 409."""
+    batch: Annotated[int, Field(ge=0, le=1000)] = 0
+    """Partitions of an asset that run together as one job, where its engine can do that: 1 for none, 0 for as many as
+    the planner thinks best."""
 
 
 class InputInfo(Answer):
@@ -205,6 +223,39 @@ class PlannedTaskInfo(Answer):
     inputs: list[InputInfo]
     reason: str
     estimated_seconds: float | None
+    batch: str | None = None
+    """Tasks with the same one run together; null for one that runs alone."""
+
+
+class PlannedUnitInfo(Answer):
+    """All tasks of a plan that one function makes."""
+
+    unit: str
+    outputs: list[str]
+    stage: int
+    """The first one that has a task of it."""
+    task_count: int
+    first: str
+    last: str
+    """Its first and its last task, in the order of their keys."""
+    estimated_seconds: float | None
+    batch_count: int
+    """Batches in which its tasks run together; tasks that run alone are in none."""
+    largest_batch: int
+    """Tasks of the largest one; 1 if there is none."""
+    batching: str | None
+    """Why they run together as they do; null if they never could."""
+
+
+class SkippedAssetInfo(Answer):
+    """Partitions of an asset that are left out for the same kind of reason."""
+
+    kind: Literal["up_to_date", "external", "cannot_run"]
+    asset_key: str
+    count: int
+    first: str
+    last: str
+    """Its first and its last partition, as people write them; empty for an asset without partitions."""
 
 
 class SkipInfo(Answer):
@@ -231,6 +282,12 @@ class PlanInfo(Answer):
     """All tasks one after the other, as far as history tells; null if nothing of it ever ran."""
     unknown_count: int
     """Tasks that never ran; they count as nothing in both."""
+    batch_count: int = 0
+    """Batches in which tasks run together."""
+    units: list[PlannedUnitInfo] = []
+    """All that runs, summed up by function."""
+    skipped: list[SkippedAssetInfo] = []
+    """All that is left out, summed up by asset and kind."""
     tasks: list[PlannedTaskInfo]
     skips: list[SkipInfo]
     truncated: bool
@@ -279,6 +336,19 @@ class TaskHint(Answer):
     """A command that does it, if there is one."""
 
 
+class TaskProgress(Answer):
+    """How far a running task has come, as its engine says."""
+
+    tasks_done: int
+    tasks_total: int
+    """Of the stages that run now."""
+    stage: str
+    rows_written: int
+    bytes_written: int
+    ui: str | None
+    """Address of the engine's own pages about it."""
+
+
 class TaskSummary(Answer):
     task_key: str
     asset_key: str
@@ -298,6 +368,11 @@ class TaskSummary(Answer):
     hints: list[TaskHint]
     reason: str
     """Why it is in the plan; of one that was skipped or cancelled, why."""
+    gate: str | None
+    """What its checks did to those that depend on it, if anything: `block_downstream`, `quarantine`, `fail_task` or
+    `fail_run`."""
+    progress: TaskProgress | None = None
+    """Only while it runs, and if the server that was asked hears of it."""
 
 
 class AttemptInfo(Answer):
@@ -316,6 +391,10 @@ class AttemptInfo(Answer):
     """Null while it runs, and if it printed nothing."""
     log_bytes: int | None
     log_truncated: bool
+    batch_id: str | None = None
+    """Attempts with the same one ran together, in one process, and share a log; null for one that ran alone."""
+    batch_tasks: int | None = None
+    """How many they were."""
 
 
 class TaskDetail(TaskSummary):
@@ -336,6 +415,29 @@ class RunDetail(RunSummary):
     tags: dict[str, str]
     first_failure: str | None
     """Key of the task that failed first."""
+    batch: int | None = None
+    """Partitions that run together, as it was asked for; null if the planner chose."""
+
+
+class UnitProgress(Answer):
+    """How the tasks of one asset, or of all that one function makes, stand."""
+
+    unit: str
+    stage: int
+    """The first one that has a task of it."""
+    task_count: int
+    states: dict[str, int]
+    """Tasks by state; states that none is in are left out."""
+
+
+class RunProgress(Answer):
+    """A run summed up: one row for each asset, however many partitions it has."""
+
+    run_id: str
+    state: str
+    units: list[UnitProgress]
+    """By stage, then by name."""
+    position: str
 
 
 class RunCancel(Request):

@@ -1,4 +1,4 @@
-"""A driver: one process that runs tasks of one code version, one after the other, for one worker.
+"""A driver: one process that runs tasks of one code version, one after the other or in batches, for one worker.
 
 The main thread runs tasks: what users wrote expects to be there, and signals reach it. A second thread talks to the
 worker: it hears a cancellation while a task runs, and it beats. A process that is stopped, or that a library holds the
@@ -9,19 +9,23 @@ whole and whether processes or threads live on; if so it says that it is unfit, 
 """
 
 import contextlib
+import glob
 import logging
 import os
 import queue
 import select
 import signal
 import socket
+import subprocess
 import sys
 import threading
 import traceback
-from typing import Any, Final, NoReturn
+from collections.abc import Callable, Iterable
+from typing import Any, Final, NoReturn, TypeVar
 
 import msgspec
 
+from arco.core import Refused
 from arco.sdk import Cancelled
 from arco.worker._executor import Executor, PythonExecutor
 from arco.worker._messages import (
@@ -31,7 +35,6 @@ from arco.worker._messages import (
     FromDriver,
     FromWorker,
     Idle,
-    RaisedError,
     Ready,
     Report,
     Setup,
@@ -40,14 +43,17 @@ from arco.worker._messages import (
     decode_from_worker,
     pack,
 )
+from arco.worker._raised import describe, text_of
 
 __all__ = ["main"]
 
 FD_VARIABLE: Final = "ARCO_DRIVER_FD"
 CANCEL_SIGNAL: Final = signal.SIGUSR2
-MAX_BEAT_SECONDS: Final = 5.0
-MAX_TEXT: Final = 100_000
+MAX_BEAT_SECONDS: Final = 2.0
+SIGNAL_SECONDS: Final = 3.0
+"""What tasks on an engine elsewhere get to end by the end of their work there, before they are ended here."""
 
+T = TypeVar("T")
 _task_decoder: Final = msgspec.msgpack.Decoder(Task)
 
 
@@ -97,20 +103,22 @@ class Driver:
     def __init__(self, channel: Channel) -> None:
         self._channel = channel
         self._pid = os.getpid()
-        self._tasks: queue.SimpleQueue[Task] = queue.SimpleQueue()
-        self._current: Task | None = None
+        self._batches: queue.SimpleQueue[tuple[Task, ...]] = queue.SimpleQueue()
+        self._current: tuple[Task, ...] = ()
+        self._executor: Executor | None = None
+        """Of the current tasks."""
         self._cancelled = ""
-        """Id of the attempt that shall end."""
+        """Id of the first attempt of the batch that shall end."""
         self._interruptible = False
 
     def serve(self) -> NoReturn:
         setup = self._channel.receive()
         assert isinstance(setup, Setup)
-        surroundings, executor = Surroundings(setup.folder), PythonExecutor(setup)
+        surroundings, executors = Surroundings(setup.folder), Executors(setup)
         try:
-            executor.unpack()
+            executors.python.unpack()
         except BaseException as error:  # noqa: BLE001 - the worker must hear of whatever went wrong
-            self._channel.send(Ready(error=_text_of(error)))
+            self._channel.send(Ready(error=text_of(error)))
             os._exit(1)
         surroundings.remember()
         os.register_at_fork(after_in_child=self._channel.close)
@@ -118,26 +126,45 @@ class Driver:
         threading.Thread(target=self._listen, name="arco-driver", daemon=True).start()
         self._channel.send(Ready())
         while True:
-            task = self._tasks.get()
-            report = self._run(executor, task, setup.folder)
-            _flush()
-            self._send_report(report)
-            self._current = None
-            self._channel.send(Idle(executor.unfit or surroundings.unfit()))
+            self._carry_out(executors, self._batches.get(), setup.folder)
+            self._current, self._executor = (), None
+            self._channel.send(Idle(executors.unfit or surroundings.unfit(executors.children)))
 
-    def _run(self, executor: Executor, task: Task, folder: str) -> Report:
+    def _carry_out(self, executors: "Executors", tasks: tuple[Task, ...], folder: str) -> None:
+        """Run tasks and report on each as it is done. Those that nothing was said of ended with what was raised."""
+        left = [task.attempt_id for task in tasks]
+        error: BaseException = Refused(
+            "the driver says nothing of this task; this is a fault of Arco, please report it"
+        )
         try:
-            self._interruptible = True
-            self._check_cancelled(task)
-            report = executor.run(task, self)
-            self._check_cancelled(task)
+            reports = self._run(lambda: iter(self._reports(executors, tasks)))
+            while (report := self._run(lambda: next(reports, None))) is not None:
+                self._end_fork(None)
+                if report.attempt_id in left:
+                    left.remove(report.attempt_id)
+                    self._send_report(report)
+        except BaseException as raised:  # noqa: BLE001 - whatever users raise, SystemExit included, is a result
             self._interruptible = False
-        except BaseException as error:  # noqa: BLE001 - whatever users raise, SystemExit included, is a result
-            self._interruptible = False
-            self._end_fork(error)
-            report = Report(task.attempt_id, is_cancelled=self.cancelled(), error=describe(error, folder))
+            self._end_fork(raised)
+            error = raised
         self._end_fork(None)
-        return report
+        cancelled, described = self.cancelled(), describe(error, folder)
+        for attempt_id in left:
+            is_lost = len(tasks) > 1 and not cancelled
+            self._send_report(Report(attempt_id, error=described, is_cancelled=cancelled, is_lost=is_lost))
+
+    def _reports(self, executors: "Executors", tasks: tuple[Task, ...]) -> Iterable[Report]:
+        executor = self._executor = executors.of(tasks[0])
+        return executor.run_batch(tasks, self) if len(tasks) > 1 else (executor.run(tasks[0], self),)
+
+    def _run(self, work: Callable[[], T]) -> T:
+        """Run users' code, which a cancellation may interrupt."""
+        self._interruptible = True
+        self._check_cancelled()
+        found = work()
+        self._check_cancelled()
+        self._interruptible = False
+        return found
 
     def _end_fork(self, error: BaseException | None) -> None:
         """A fork of the task that came back from it ends here: only the original reports."""
@@ -152,16 +179,18 @@ class Driver:
     # What a task hears and says (`Signals`)
 
     def cancelled(self) -> bool:
-        return self._current is not None and self._current.attempt_id == self._cancelled
+        return bool(self._current) and self._current[0].attempt_id == self._cancelled
 
     def heartbeat(self) -> None:
-        self._channel.send(Beat())
+        executor = self._executor
+        self._channel.send(Beat(executor.progress() if executor is not None else None))
 
-    def _check_cancelled(self, task: Task) -> None:
-        if self._cancelled == task.attempt_id:
+    def _check_cancelled(self) -> None:
+        if self.cancelled():
             raise Cancelled
 
     def _send_report(self, report: Report) -> None:
+        _flush()
         try:
             self._channel.send(report)
         except ValueError as error:
@@ -176,14 +205,14 @@ class Driver:
     def _listen(self) -> None:
         try:
             while True:
-                task = self._current
-                beat = min(task.heartbeat_seconds / 4, MAX_BEAT_SECONDS) if task is not None else None
+                tasks = self._current
+                beat = min(tasks[0].heartbeat_seconds / 4, MAX_BEAT_SECONDS) if tasks else None
                 message = self._channel.receive(beat)
                 if message is None:
-                    self._channel.send(Beat())
+                    self.heartbeat()
                 elif isinstance(message, Start):
-                    self._current = _task_decoder.decode(message.task)
-                    self._tasks.put(self._current)
+                    self._current = tuple(_task_decoder.decode(task) for task in message.tasks)
+                    self._batches.put(self._current)
                 elif isinstance(message, Cancel):
                     self._cancel(message)
         except (EOFError, OSError):
@@ -191,13 +220,48 @@ class Driver:
             os.killpg(0, signal.SIGKILL)
 
     def _cancel(self, message: Cancel) -> None:
-        task = self._current
-        if task is None or task.attempt_id != message.attempt_id:
+        tasks = self._current
+        if message.attempt_id not in [task.attempt_id for task in tasks]:
             return
-        self._cancelled = message.attempt_id
+        self._cancelled = tasks[0].attempt_id
+        executor = self._executor
+        if executor is not None and executor.interrupt():
+            later = threading.Timer(SIGNAL_SECONDS, self._signal, (tasks,))
+            later.daemon = True
+            later.start()
+        else:
+            self._signal(tasks)
+
+    def _signal(self, tasks: tuple[Task, ...]) -> None:
         ident = threading.main_thread().ident
-        if ident is not None:
+        if ident is not None and self._current is tasks:
             signal.pthread_kill(ident, CANCEL_SIGNAL)
+
+
+class Executors:
+    """The executors of a driver. The one for Spark is made when a task needs it: it loads much."""
+
+    def __init__(self, setup: Setup) -> None:
+        self.python = PythonExecutor(setup)
+        self._setup = setup
+        self._spark: Executor | None = None
+
+    def of(self, task: Task) -> Executor:
+        if not task.definitions[0].is_on_spark:
+            return self.python
+        if self._spark is None:
+            from arco.worker._spark import SparkExecutor
+
+            self._spark = SparkExecutor(self._setup)
+        return self._spark
+
+    @property
+    def unfit(self) -> str:
+        return self.python.unfit or (self._spark.unfit if self._spark is not None else "")
+
+    @property
+    def children(self) -> frozenset[int]:
+        return self._spark.children if self._spark is not None else frozenset()
 
 
 class Surroundings:
@@ -216,8 +280,11 @@ class Surroundings:
                 self._files[path] = _stamp(path)
         self._threads = set(threading.enumerate())
 
-    def unfit(self) -> str:
-        """Why the next task would not find things as the first did; empty if it does. Repairs what is cheap to."""
+    def unfit(self, children: frozenset[int]) -> str:
+        """Why the next task would not find things as the first did; empty if it does. Repairs what is cheap to.
+
+        `children` are processes that belong to the driver itself.
+        """
         sys.stdout, sys.stderr = sys.__stdout__, sys.__stderr__
         if dict(os.environ) != self._environment:
             os.environ.clear()
@@ -231,7 +298,7 @@ class Surroundings:
                 return "its code was changed"
         except OSError:
             return "its code or its standard output is gone"
-        if _has_children():
+        if _has_children(children):
             return "processes were left behind"
         left = [t for t in threading.enumerate() if not t.daemon and t not in self._threads and t.is_alive()]
         return "threads were left behind" if left else ""
@@ -242,48 +309,31 @@ def _stamp(path: str) -> tuple[int, int]:
     return stat.st_size, stat.st_mtime_ns
 
 
-def _has_children() -> bool:
+def _has_children(known: frozenset[int]) -> bool:
     """Whether processes live that tasks started. The results of those that ended are nobody's any more."""
     try:
-        while os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG) is not None:
-            pass
+        while (ended := os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)) is not None:
+            if ended.si_pid in known:
+                return True  # what the driver itself needs is gone
+            os.waitid(os.P_PID, ended.si_pid, os.WEXITED | os.WNOHANG)
     except ChildProcessError:
         return False
-    return True
+    return not known or bool(_children() - known)
+
+
+def _children() -> set[int]:
+    """The processes that this one started, with all its threads."""
+    found: set[int] = set()
+    for path in glob.glob("/proc/self/task/*/children"):
+        with contextlib.suppress(OSError), open(path) as file:
+            found.update(int(number) for number in file.read().split())
+    if found or os.path.exists("/proc/self/task"):
+        return found
+    listed = subprocess.run(["pgrep", "-P", str(os.getpid())], capture_output=True, text=True, check=False)
+    return {int(number) for number in listed.stdout.split()}
 
 
 def _flush() -> None:
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(Exception):  # a task may have closed or replaced it
             stream.flush()
-
-
-# Exceptions as values
-
-
-def describe(error: BaseException, folder: str) -> RaisedError:
-    lineage = tuple(f"{kind.__module__}.{kind.__qualname__}" for kind in type(error).__mro__ if kind is not object)
-    message = _text_of(error)
-    if isinstance(error, SystemExit):
-        message = f"the code called sys.exit({message}); return a value or raise an exception instead"
-    return RaisedError(lineage, message[:MAX_TEXT], _traceback(error, folder)[-MAX_TEXT:])
-
-
-def _text_of(error: BaseException) -> str:
-    try:
-        return str(error) or type(error).__name__
-    except Exception:  # noqa: BLE001 - their text is users' code too
-        return f"{type(error).__name__}, whose text cannot be made"
-
-
-def _traceback(error: BaseException, folder: str) -> str:
-    """The traceback from where users' code begins, with paths as in their project."""
-    ours = os.path.dirname(__file__)
-    place = error.__traceback__
-    while place is not None and place.tb_frame.f_code.co_filename.startswith(ours):
-        place = place.tb_next
-    try:
-        text = "".join(traceback.format_exception(type(error), error, place or error.__traceback__))
-    except Exception:  # noqa: BLE001 - formatting it runs users' code too
-        text = type(error).__name__
-    return text.replace(f"{folder}/", "") if folder else text

@@ -1,8 +1,10 @@
 """Errors that end a task and have no exception of the user's behind them. Failures are classified by their names."""
 
+from typing import Final
+
 from arco.core import ArcoError, Invalid, Refused
 
-__all__ = ["ChecksFailed", "DriverLost", "ImportFailed", "SchemaViolation", "SecretMissing"]
+__all__ = ["DRIVER_LOST", "ChecksFailed", "DriverLost", "ImportFailed", "SchemaViolation", "SecretMissing"]
 
 
 class SchemaViolation(Refused):
@@ -23,3 +25,7 @@ class ChecksFailed(Refused):
 
 class DriverLost(ArcoError):
     """The process that ran the task is gone, or gives no sign of life."""
+
+
+DRIVER_LOST: Final = f"{DriverLost.__module__}.{DriverLost.__qualname__}"
+"""How a driver names it that lost what it needs, such as the process of Spark."""

@@ -1,5 +1,5 @@
-"""`Executor`: how a task is carried out inside a driver. `PythonExecutor` calls a function in this process, or hands a
-query to DuckDB; engines that live elsewhere are other executors.
+"""`Executor`: how tasks are carried out inside a driver. `PythonExecutor` calls a function in this process and hands it
+plain values; `arco.worker._spark` has the one that hands it DataFrames.
 
 A task is: load what it reads, call what makes it, store what that returned, look at it with the checks. Nothing is
 visible to others until the worker has told of it.
@@ -9,14 +9,14 @@ import asyncio
 import importlib
 import inspect
 import os
-import re
 import sys
 import threading
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from datetime import UTC, date, datetime
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, TypeVar
+
+import msgspec
 
 from arco.assets import (
     All,
@@ -24,18 +24,19 @@ from arco.assets import (
     AssetKind,
     Custom,
     Dependency,
-    TimePartitions,
     Window,
     partition_text,
-    window_of,
 )
-from arco.core import SECOND, Invalid, LostObject, PartitionKey
-from arco.sdk import CheckResult, Context, add_to_path, find_asset, find_check, unpack_code
+from arco.core import Invalid, LostObject, PartitionKey
+from arco.sdk import Cancelled, CheckResult, Context, add_to_path, find_asset, find_check, unpack_code
+from arco.spark import PlanLineage, Progress, column_lineage, no_plan, overridden
 from arco.worker._errors import ImportFailed, SecretMissing
+from arco.worker._measuring import EMPTY, Table, measured, views_of
 from arco.worker._messages import (
     CheckAnswer,
     InputPin,
     InputValue,
+    MeasuredOutput,
     OutputPlace,
     Report,
     SeenVersion,
@@ -43,9 +44,19 @@ from arco.worker._messages import (
     Task,
     WrittenOutput,
 )
-from arco.worker._values import load_value, store_value
+from arco.worker._raised import describe
+from arco.worker._values import Stored, load_value, store_value
 
-__all__ = ["Executor", "PythonExecutor", "Signals"]
+__all__ = [
+    "Executor",
+    "Files",
+    "PythonExecutor",
+    "Signals",
+    "context_of",
+    "edges_of",
+    "is_many",
+    "one_by_one",
+]
 
 PUT_ATTEMPTS: Final = 5
 READ_AT_ONCE: Final = 8
@@ -62,10 +73,45 @@ class Signals(Protocol):
 class Executor(Protocol):
     unfit: str
     """Why no other task should run here; empty if one may."""
+    children: frozenset[int]
+    """Processes it keeps between tasks."""
 
     def run(self, task: Task, signals: Signals) -> Report:
         """Carry a task out; raises what it raised."""
         ...
+
+    def interrupt(self) -> bool:
+        """Have what runs elsewhere for it end; whether there is such a place. Another thread calls this."""
+        ...
+
+    def progress(self) -> Progress | None:
+        """How far what runs has come, as far as that is known. Another thread calls this."""
+        ...
+
+    def run_batch(self, tasks: Sequence[Task], signals: Signals) -> Iterable[Report]:
+        """Carry several tasks of one unit out, and report on each as soon as it is known what became of it.
+
+        A task that failed by itself is a report with its error, and the others go on. What this raises is nobody's
+        fault in particular: the tasks of which nothing was said are tried again in smaller batches.
+        """
+        ...
+
+
+def one_by_one(
+    run: Callable[[Task, Signals], Report], tasks: Sequence[Task], signals: Signals, folder: str
+) -> Iterator[Report]:
+    """A batch for whoever cannot do better: its tasks one after the other, whatever becomes of each."""
+    pid = os.getpid()
+    for task in tasks:
+        try:
+            report = run(task, signals)
+        except Cancelled:
+            raise
+        except BaseException as error:
+            if os.getpid() != pid:
+                raise  # a fork that the task made: it is not the one that reports
+            report = Report(task.attempt_id, error=describe(error, folder))
+        yield report
 
 
 class PythonExecutor:
@@ -73,6 +119,7 @@ class PythonExecutor:
 
     def __init__(self, setup: Setup) -> None:
         self.unfit = ""
+        self.children: frozenset[int] = frozenset()
         self._setup = setup
         self._files = Files(setup)
         self._pid = os.getpid()
@@ -86,22 +133,42 @@ class PythonExecutor:
         importlib.invalidate_caches()
 
     def run(self, task: Task, signals: Signals) -> Report:
+        context = self.context(task, signals)
+        return self._reported_on(task, context, self.make(task, context))
+
+    def _reported_on(self, task: Task, context: Context, values: Mapping[str, Any]) -> Report:
+        """Keep what a function returned, and look at it."""
         first = task.definitions[0]
-        context = _context(task, signals)
-        values = self._query(task, first) if first.kind is AssetKind.SQL else self._call(task, first, context)
         if first.kind is AssetKind.OBSERVABLE:
             return Report(task.attempt_id, seen=(_seen(first.key, values[first.key]),))
         places = {place.asset_key: place for place in task.outputs}
         outputs: list[WrittenOutput] = []
         checks: list[CheckAnswer] = []
+        measured: list[MeasuredOutput] = []
         for asset in task.definitions:
             made = values[asset.key]
-            outputs.append(self._store(asset, places[asset.key], made))
-            checks.extend(self._check(asset, outputs[-1], made, context))
-        return Report(task.attempt_id, outputs=tuple(outputs), checks=tuple(checks))
+            written, found = self._keep(task, asset, places[asset.key], made)
+            outputs.append(written)
+            checks.extend(self.check(asset, written, made, context))
+            if found is not None:
+                measured.append(found)
+        return Report(task.attempt_id, outputs=tuple(outputs), checks=tuple(checks), measured=tuple(measured))
 
-    def _call(self, task: Task, asset: AssetDefinition, context: Context) -> dict[str, Any]:
+    def interrupt(self) -> bool:
+        return False
+
+    def progress(self) -> Progress | None:
+        return None
+
+    def run_batch(self, tasks: Sequence[Task], signals: Signals) -> Iterable[Report]:
+        return one_by_one(self.run, tasks, signals, self._setup.folder)
+
+    def context(self, task: Task, signals: Signals) -> Context:
+        return context_of(task, signals)
+
+    def make(self, task: Task, context: Context) -> dict[str, Any]:
         """What the function returns, by asset."""
+        asset = task.definitions[0]
         found = self._load(asset.function, lambda module: find_asset(module, asset.key))
         arguments = self._arguments(task)
         if "context" in found.parameters:
@@ -130,7 +197,7 @@ class PythonExecutor:
             if given.parameter:
                 keys = [partition_text(PartitionKey.parse(pin.partition_key)) for pin in given.pins]
                 values = dict(zip(keys, self._values(given.pins), strict=True))
-                found[given.parameter] = values if _is_many(task, given) else next(iter(values.values()), None)
+                found[given.parameter] = values if is_many(task, given) else next(iter(values.values()), None)
         return found
 
     def _values(self, pins: Sequence[InputPin]) -> list[Any]:
@@ -139,20 +206,16 @@ class PythonExecutor:
         with ThreadPoolExecutor(min(len(pins), READ_AT_ONCE)) as pool:
             return list(pool.map(lambda pin: load_value([file.path for file in pin.files], self._files.read), pins))
 
-    def _store(self, asset: AssetDefinition, place: OutputPlace, value: Any) -> WrittenOutput:
-        stored = store_value(value, place.location, self._files.write, asset.schema)
-        return WrittenOutput(asset.key, stored.files, stored.schema)
-
-    def _check(
+    def check(
         self, asset: AssetDefinition, written: WrittenOutput, value: Any, context: Context
     ) -> Sequence[CheckAnswer]:
-        """What the checks say of a value. One that raises gave no result, and is a result all the same."""
+        """What functions say of a value. One that raises gave no result, and is a result all the same."""
         answers = []
         for check in asset.checks:
-            # A reader was used up by storing it.
-            paths = [file.path for file in written.files]
-            seen = load_value(paths, self._files.read) if _is_used_up(value) else value
+            if check.rule is not None:
+                continue
             try:
+                seen = self._checked(written, value)
                 found = find_check(check.function.partition(":")[0], asset.key, check.name)
                 extra = {"context": context} if "context" in found.parameters else {}
                 answers.append(_answer(asset.key, check.name, _awaited(found.function(seen, **extra))))
@@ -161,29 +224,61 @@ class PythonExecutor:
                 answers.append(CheckAnswer(asset.key, check.name, None, message))
         return answers
 
-    def _query(self, task: Task, asset: AssetDefinition) -> dict[str, Any]:
-        """The result of a query, whose inputs are relations by the names of their parameters."""
-        import duckdb
+    def _keep(
+        self, task: Task, asset: AssetDefinition, place: OutputPlace, value: Any
+    ) -> tuple[WrittenOutput, MeasuredOutput | None]:
+        """Write a value, and measure what its rules ask for."""
+        stored = store_value(value, place.location, self._files.write, asset.schema)
+        has_rules = any(check.rule is not None for check in asset.checks)
+        found = self._measure(task, asset, place, value, stored) if has_rules else None
+        lineage = edges_of(asset, lambda: no_plan(stored.columns), task.inputs) if asset.column_lineage else {}
+        return WrittenOutput(asset.key, stored.files, stored.schema, lineage), found
 
-        with duckdb.connect() as connection:
-            for name, value in self._arguments(task).items():
-                connection.register(name, _relation(name, value))
-            used = set(re.findall(r"\$(\w+)", asset.sql))
-            named = {name: value for name, value in _query_parameters(task).items() if name in used}
-            return {asset.key: connection.execute(asset.sql, named).to_arrow_table()}
+    def _measure(
+        self, task: Task, asset: AssetDefinition, place: OutputPlace, value: Any, stored: Stored
+    ) -> MeasuredOutput:
+        def load(parameter: str) -> Any:
+            given = next(one for one in task.inputs if one.parameter == parameter)
+            loaded = dict(enumerate(self._values(given.pins)))
+            return _relation(parameter, loaded)
+
+        table: Table | str = f"the asset returned {type(value).__name__} and no table; check it with a function"
+        if stored.table is not None:
+            table = Table(stored.table.schema.names, lambda: stored.table)
+        elif _is_used_up(value):
+            paths = [file.path for file in stored.files]
+            table = Table(value.schema.names, lambda: load_value(paths, self._files.read))
+        elif isinstance(value, list) and not value:
+            table = EMPTY
+        return measured(asset, place, table, views_of(task.inputs), load, self._files.write)
+
+    def _checked(self, written: WrittenOutput, value: Any) -> Any:
+        """What a check gets to see."""
+        # A reader was used up by storing it.
+        return load_value([file.path for file in written.files], self._files.read) if _is_used_up(value) else value
 
 
 # What a task gets
 
 
-def _context(task: Task, signals: Signals) -> Context:
+C = TypeVar("C", bound=Context)
+
+
+def context_of(
+    task: Task,
+    signals: Signals,
+    spark: Any = None,
+    previous: Callable[[str], Any] | None = None,
+    kind: type[C] = Context,  # type: ignore[assignment]  # the default of a type variable
+) -> C:
+    """The context of a task. On Spark it has a session, and the versions that it replaces by asset."""
     first = task.definitions[0]
     for ref in first.secrets:
         if ref.provider == "env" and (ref.key or ref.name) not in os.environ:
             raise SecretMissing(
                 f"the secret {ref.name} is not here: set the environment variable {ref.key or ref.name} of the worker"
             )
-    return Context(
+    return kind(
         run_id=task.run_id,
         task_key=task.task_key,
         attempt=task.attempt,
@@ -192,10 +287,17 @@ def _context(task: Task, signals: Signals) -> Context:
         secrets=first.secrets,
         materialization_ids={place.asset_key: place.materialization_id for place in task.outputs},
         signals=signals,
+        spark=spark,
+        previous=previous,
+        read={
+            given.parameter: [PartitionKey.parse(pin.partition_key) for pin in given.pins if not pin.seen]
+            for given in task.inputs
+            if given.parameter
+        },
     )
 
 
-def _is_many(task: Task, given: InputValue) -> bool:
+def is_many(task: Task, given: InputValue) -> bool:
     """Whether a parameter gets values by partition, or the value of the one partition.
 
     Decided by the mapping, so that a function does not get something else on the day there is a second partition.
@@ -260,6 +362,17 @@ def _seen(key: str, value: Any) -> SeenVersion:
     return SeenVersion(key, value)
 
 
+def edges_of(
+    asset: AssetDefinition, found: Callable[[], PlanLineage], inputs: Sequence[InputValue]
+) -> dict[str, bytes]:
+    """What the columns of an output are made of, by parameter: what its author says, else what was found."""
+    names = [given.parameter for given in inputs if given.parameter]
+    if not names:
+        return {}
+    lineage = overridden(found(), asset.column_lineage)
+    return {name: msgspec.json.encode(column_lineage(lineage, name)) for name in names}
+
+
 def _is_used_up(value: Any) -> bool:
     arrow = sys.modules.get("pyarrow")
     return arrow is not None and isinstance(value, arrow.RecordBatchReader)
@@ -276,32 +389,20 @@ def _answer(key: str, name: str, value: Any) -> CheckAnswer:
     return CheckAnswer(key, name, None, f"the check returned {type(value).__name__} and not True, False or CheckResult")
 
 
-# Queries
-
-
 def _relation(name: str, value: Any) -> Any:
     import pyarrow as pa
 
     if isinstance(value, dict):
-        return pa.concat_tables([_relation(name, part) for part in value.values()], promote_options="default")
+        parts = [_relation(name, part) for part in value.values()]
+        tables = [part if isinstance(part, pa.Table) else pa.table(part) for part in parts]
+        return pa.concat_tables(tables, promote_options="default")
     if isinstance(value, list) and all(isinstance(row, dict) for row in value):
         return pa.Table.from_pylist(value)
+    if isinstance(value, pa.RecordBatchReader):
+        return value.read_all()
     if value is None or isinstance(value, str | int | float | bool | list):
         raise Invalid(f"the input {name} is {type(value).__name__} and no table, so that no query can read it")
     return value
-
-
-def _query_parameters(task: Task) -> dict[str, Any]:
-    """What a query may name: `$date` for each dimension, `$date_start` and `$date_end` for one of time."""
-    dimensions = {dimension.name: dimension.partitions for dimension in task.definitions[0].partitions}
-    named: dict[str, Any] = {}
-    for name, value in PartitionKey.parse(task.partition_key).dimensions:
-        named[name] = value
-        partitions = dimensions.get(name)
-        if isinstance(partitions, TimePartitions) and isinstance(value, date):
-            for edge, moment in zip(("start", "end"), window_of(partitions, value), strict=True):
-                named[f"{name}_{edge}"] = datetime.fromtimestamp(moment / SECOND, UTC)
-    return named
 
 
 # The store
@@ -329,6 +430,35 @@ class Files:
 
     def write(self, path: str, data: bytes) -> None:
         self._wait(self._create(path, data))
+
+    def read_end(self, path: str, size: int, length: int) -> bytes:
+        """The last so many bytes of an object of this size."""
+        length = min(length, size)
+        data: bytes = self._wait(self._opened().get_range(path, size - length, length))
+        return data
+
+    def listed(self, folder: str) -> list[tuple[str, int]]:
+        """Path and size of what is below a folder, sorted."""
+        found: list[tuple[str, int]] = self._wait(self._list(folder))
+        return found
+
+    def found(self, folder: str) -> list[tuple[str, int, int]]:
+        """Path, size and time of change of what is below a folder, sorted."""
+        found: list[tuple[str, int, int]] = self._wait(self._find(folder))
+        return found
+
+    def persist(self, paths: Sequence[str]) -> None:
+        """Others wrote these objects; return when they would survive the loss of power."""
+        self._wait(self._persisted(paths))
+
+    async def _list(self, folder: str) -> list[tuple[str, int]]:
+        return sorted([(info.path, info.size) async for info in self._opened().list(folder)])
+
+    async def _find(self, folder: str) -> list[tuple[str, int, int]]:
+        return sorted([(info.path, info.size, info.modified) async for info in self._opened().list(folder)])
+
+    async def _persisted(self, paths: Sequence[str]) -> None:
+        await asyncio.gather(*(self._opened().persist(path) for path in paths))
 
     async def _create(self, path: str, data: bytes) -> None:
         from arco.storage import ObjectExists, StoreFailed

@@ -1,9 +1,10 @@
 """`HttpControlPlane`: a server of the workspace as a worker's control plane. The other end is `arco.api._work`.
 
-Calls carry the service identity of the deployment and, where they speak of an attempt, its callback token. Nothing is
-repeated here: the worker knows what may be.
+Calls carry the service identity of the deployment and, where they speak of attempts, the callback token of each.
+Nothing is repeated here: the worker knows what may be.
 """
 
+from collections.abc import Sequence
 from typing import Final
 from urllib.parse import quote
 
@@ -11,10 +12,23 @@ import httpx
 import msgspec
 
 from arco.core import ArcoError, Runtime, ServiceIdentity, Unauthenticated, Unavailable
-from arco.domains.orchestration import FinishTask
 from arco.log import Place
-from arco.servo import CALLBACK, Beat, Claimed, Claims, Envelope, Result, Session
+from arco.servo import (
+    Beat,
+    Beats,
+    Callback,
+    Claimed,
+    Claims,
+    Ended,
+    Envelope,
+    Finished,
+    Heard,
+    Progress,
+    Results,
+    Session,
+)
 from arco.wire import unpack_error
+from arco.worker._control import Told
 
 __all__ = ["HttpControlPlane"]
 
@@ -56,31 +70,27 @@ class HttpControlPlane:
 
     async def claim(self, slots: int, wait_seconds: float) -> list[bytes]:
         asked = Claims(self._worker, self._session, slots, wait_seconds)
-        return _envelopes(await self._call("POST", "/work/claims", asked, wait_seconds + ANSWER))
+        return _finished(await self._call("POST", "/work/claims", asked, wait_seconds + ANSWER)).envelopes
 
-    async def heartbeat(self, envelope: Envelope) -> Beat:
-        path = f"/work/attempts/{quote(envelope.attempt_id, safe='')}/beats"
-        return msgspec.json.decode(await self._call("POST", path, None, ANSWER, envelope.callback_token), type=Beat)
+    async def heartbeat(self, envelopes: Sequence[Envelope], progress: Progress | None = None) -> Sequence[Beat]:
+        alive = Beats(tuple(Callback(one.attempt_id, one.callback_token, progress) for one in envelopes))
+        return msgspec.json.decode(await self._call("POST", "/work/beats", alive, ANSWER), type=Heard).beats
 
-    async def finish(self, envelope: Envelope, result: FinishTask, claim: int) -> list[bytes]:
-        path = f"/work/attempts/{quote(envelope.attempt_id, safe='')}/result"
-        told = Result(self._worker, self._session, result, claim)
-        return _envelopes(await self._call("POST", path, told, ANSWER, envelope.callback_token, envelope.traceparent))
+    async def finish(self, told: Sequence[Told], claim: int) -> Finished:
+        ended = tuple(Ended(envelope.callback_token, result) for envelope, result in told)
+        results = Results(self._worker, self._session, ended, claim)
+        return _finished(await self._call("POST", "/work/results", results, ANSWER, told[0][0].traceparent))
 
     async def code(self, sha256: str) -> bytes:
         return await self._call("GET", f"/code/{quote(sha256, safe='')}", None, CODE_SECONDS)
 
-    async def _call(
-        self, method: str, path: str, body: object, seconds: float, token: str = "", traceparent: str = ""
-    ) -> bytes:
+    async def _call(self, method: str, path: str, body: object, seconds: float, traceparent: str = "") -> bytes:
         place = self._place
         target = "/internal/{}/{}{}?incarnation={}".format(
             quote(place.tenant, safe=""), quote(place.workspace, safe=""), path, quote(place.incarnation, safe="")
         )
         data = msgspec.json.encode(body) if body is not None else b""
         headers = {"content-type": "application/json", **self._identity.headers(method, target, data)}
-        if token:
-            headers[CALLBACK] = token
         if traceparent:
             headers["traceparent"] = traceparent
         try:
@@ -106,5 +116,7 @@ class HttpControlPlane:
         return error or Unavailable(f"{self._url} answered with status {response.status_code}")
 
 
-def _envelopes(body: bytes) -> list[bytes]:
-    return [envelope.encode() for envelope in msgspec.json.decode(body, type=Claimed).envelopes]
+def _finished(body: bytes) -> Finished:
+    found = msgspec.json.decode(body, type=Claimed)
+    refused = {refusal.attempt_id: refusal.raised for refusal in found.refused}
+    return Finished([envelope.encode() for envelope in found.envelopes], refused)

@@ -1,5 +1,8 @@
 """What a task prints, kept in numbered chunks: `logs/{run id}/{attempt id}/{number}`, UTF-8 text, each created once.
 
+What the tasks of a batch print is one log, under the id of the batch: they share a process and its standard output, and
+no engine says which of them wrote a line. Each of them shows it, as far as it went when its end was told.
+
 Chunks are written while the task runs: after a second, or as soon as there is enough. A task that prints without end
 costs a bounded amount: the beginning is kept up to `LIMIT`, of the rest only the end, and a line has a greatest length.
 The task never waits for its log, and a log that cannot be written does not fail it.
@@ -69,9 +72,15 @@ class LogWriter:
         self._closing = False
         self._wake = asyncio.Event()
         self._flusher: asyncio.Task[None] | None = None
+        self._writing = asyncio.Lock()
 
     def feed(self, data: bytes) -> None:
         self._take(self._mask.feed(data))
+
+    async def so_far(self) -> TaskLog | None:
+        """What there is by now, written down to the last complete character; None if nothing was printed."""
+        await self._flush()
+        return self._kept()
 
     async def close(self) -> TaskLog | None:
         """Write what is left; None if nothing was printed."""
@@ -86,6 +95,9 @@ class LogWriter:
             await self._flusher
         elif self._pending:
             await self._flush()
+        return self._kept()
+
+    def _kept(self) -> TaskLog | None:
         if not self._chunks:
             return None
         return TaskLog(self._chunks, self._written, bool(self._left_out) or self._lines.cut or self._failed)
@@ -122,14 +134,15 @@ class LogWriter:
             await self._flush()
 
     async def _flush(self) -> None:
-        while self._pending:
-            chunk = _first(self._pending, CHUNK_BYTES)
-            del self._pending[: len(chunk)]
-            if self._failed or not await self._put(chunk):
-                self._failed = True
-                continue
-            self._chunks += 1
-            self._written += len(chunk)
+        async with self._writing:
+            while self._pending:
+                chunk = _first(self._pending, CHUNK_BYTES)
+                del self._pending[: len(chunk)]
+                if self._failed or not await self._put(chunk):
+                    self._failed = True
+                    continue
+                self._chunks += 1
+                self._written += len(chunk)
 
     async def _put(self, chunk: bytes) -> bool:
         """Write the next chunk. Nobody else has this attempt, so what is there already is ours."""

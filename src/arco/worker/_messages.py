@@ -3,11 +3,11 @@
     worker                          driver
       | Setup  ----------------------> | unpacks the code
       | <---------------------- Ready  |
-      | Start  ----------------------> | runs one task
+      | Start  ----------------------> | runs one task, or the tasks of a batch
       | <----------------------- Beat  | again and again, as long as it lives
       | Cancel ----------------------> | (if it shall end early)
-      | <--------------------- Report  | what became of the task
-      | <----------------------- Idle  | whether it may run another one
+      | <--------------------- Report  | what became of a task; one for each, as soon as it is known
+      | <----------------------- Idle  | whether it may run others
 
 They talk over a socket of their own: standard output belongs to what users wrote.
 """
@@ -17,7 +17,8 @@ from typing import Final
 
 import msgspec
 
-from arco.assets import AssetDefinition
+from arco.assets import AssetDefinition, NoValue, SchemaColumn, Source
+from arco.spark import Progress, SparkSettings
 
 __all__ = [
     "HEAD",
@@ -30,9 +31,11 @@ __all__ = [
     "Idle",
     "InputPin",
     "InputValue",
+    "MeasuredOutput",
     "OutputPlace",
     "PinnedFile",
     "RaisedError",
+    "ReadFiles",
     "Ready",
     "Report",
     "SeenVersion",
@@ -55,15 +58,6 @@ MAX_MESSAGE_BYTES: Final = 64 << 20
 # as the other; a driver does not load the control plane's code to know them.
 
 
-class OutputPlace(msgspec.Struct, frozen=True):
-    asset_id: str
-    asset_key: str
-    partition_id: str
-    partition_key: str
-    materialization_id: str
-    location: str
-
-
 class PinnedFile(msgspec.Struct, frozen=True):
     path: str
     row_count: int
@@ -75,6 +69,19 @@ class InputPin(msgspec.Struct, frozen=True):
     partition_key: str
     materialization_id: str
     files: tuple[PinnedFile, ...] = ()
+    schema_hash: str = ""
+    seen: bool = False
+
+
+class OutputPlace(msgspec.Struct, frozen=True):
+    asset_id: str
+    asset_key: str
+    partition_id: str
+    partition_key: str
+    materialization_id: str
+    location: str
+    pii: tuple[str, ...] = ()
+    previous: InputPin | None = None
 
 
 class InputValue(msgspec.Struct, frozen=True):
@@ -84,6 +91,8 @@ class InputValue(msgspec.Struct, frozen=True):
     is_partitioned: bool = False
     mapping: str = ""
     pins: tuple[InputPin, ...] = ()
+    source: Source | None = None
+    columns: tuple[SchemaColumn, ...] = ()
 
 
 class Task(msgspec.Struct, frozen=True):
@@ -116,18 +125,22 @@ class Setup(msgspec.Struct, frozen=True, tag=True):
     store_options: dict[str, str]
     tenant: str
     workspace: str
+    scratch: str = ""
+    """A folder of this driver alone, for what it need not keep."""
+    spark: SparkSettings = SparkSettings()
 
     def __repr__(self) -> str:
         return f"Setup(archive={self.archive!r})"
 
 
 class Start(msgspec.Struct, frozen=True, tag=True):
-    task: msgspec.Raw
-    """A `Task`, encoded once more: whoever sends it has an envelope."""
+    tasks: tuple[msgspec.Raw, ...]
+    """Each a `Task`, encoded once more: whoever sends it has an envelope."""
 
 
 class Cancel(msgspec.Struct, frozen=True, tag=True):
     attempt_id: str
+    """One of those that run; all of them end."""
     reason: str
 
 
@@ -144,6 +157,8 @@ class Ready(msgspec.Struct, frozen=True, tag=True):
 
 class Beat(msgspec.Struct, frozen=True, tag=True):
     """A sign of life."""
+
+    progress: Progress | None = None
 
 
 class WrittenStats(msgspec.Struct, frozen=True):
@@ -165,6 +180,10 @@ class WrittenOutput(msgspec.Struct, frozen=True):
     files: tuple[WrittenFile, ...] = ()
     schema: bytes = b""
     """The Arrow schema, serialized; empty for what is not a table."""
+    lineage: dict[str, bytes] = {}
+    """What its columns are made of, by parameter: each a `ColumnLineage` as JSON."""
+    plan: str = ""
+    """How a batch made it: `together`, or why each partition had a plan of its own. Empty for what is no batch's."""
 
 
 class SeenVersion(msgspec.Struct, frozen=True):
@@ -176,6 +195,19 @@ class SeenVersion(msgspec.Struct, frozen=True):
     metadata: dict[str, str] = {}
 
 
+class ReadFiles(msgspec.Struct, frozen=True):
+    """What was read of one partition of a source."""
+
+    parameter: str
+    partition_id: str
+    data_version: str
+    """Changes whenever a file is added, removed or changed."""
+    files: int
+    size_bytes: int
+    names: tuple[str, ...] = ()
+    """Of the first files."""
+
+
 class CheckAnswer(msgspec.Struct, frozen=True):
     asset_key: str
     name: str
@@ -184,6 +216,16 @@ class CheckAnswer(msgspec.Struct, frozen=True):
     message: str = ""
     expected: str | None = None
     actual: str | None = None
+
+
+class MeasuredOutput(msgspec.Struct, frozen=True):
+    """What the rules of an asset need to know of an output."""
+
+    asset_key: str
+    values: dict[str, int | float | NoValue | None]
+    """By the names of measures and queries."""
+    samples: dict[str, str] = {}
+    """What became of samples, by check."""
 
 
 class RaisedError(msgspec.Struct, frozen=True):
@@ -197,9 +239,14 @@ class Report(msgspec.Struct, frozen=True, tag=True):
     attempt_id: str
     error: RaisedError | None = None
     is_cancelled: bool = False
+    is_lost: bool = False
+    """The batch broke with this error, and nobody can tell which of its tasks is to blame."""
     outputs: tuple[WrittenOutput, ...] = ()
     seen: tuple[SeenVersion, ...] = ()
     checks: tuple[CheckAnswer, ...] = ()
+    """What functions answered."""
+    measured: tuple[MeasuredOutput, ...] = ()
+    read: tuple[ReadFiles, ...] = ()
 
 
 class Idle(msgspec.Struct, frozen=True, tag=True):

@@ -9,8 +9,20 @@ from typing import Final
 
 import msgspec
 
-from arco.assets import AssetDefinition, CheckDefinition, GatingAction, GatingPolicy, Retries, SchemaColumn, Severity
-from arco.core import ArcoError, Refused, fingerprint
+from arco.assets import (
+    AssetDefinition,
+    CheckDefinition,
+    Facts,
+    GatingAction,
+    GatingPolicy,
+    Retries,
+    SchemaColumn,
+    Severity,
+    Verdict,
+    judge,
+    rule_name,
+)
+from arco.core import ArcoError, Refused, sha256_hex
 from arco.domains.execution import (
     AssetObserved,
     ColumnStats,
@@ -18,12 +30,12 @@ from arco.domains.execution import (
     MaterializationCompleted,
     MaterializationFailed,
 )
-from arco.domains.lineage import EdgeRecord, LineageRecorded, PartitionRef
+from arco.domains.lineage import ColumnLineage, EdgeRecord, LineageRecorded, PartitionRef
 from arco.domains.orchestration import FinishTask, Outcome, TaskFailure, TaskLog
-from arco.domains.quality.events import CheckExecuted, Gating
+from arco.domains.quality.events import CheckExecuted, Gating, check_id
 from arco.servo._envelope import Envelope, InputValue, OutputPlace, inputs_fingerprint
 from arco.servo._failures import classify
-from arco.worker._errors import ChecksFailed, DriverLost, SchemaViolation
+from arco.worker._errors import ChecksFailed, DriverLost
 from arco.worker._masking import Mask
 from arco.worker._messages import CheckAnswer, RaisedError, Report, WrittenOutput
 
@@ -32,7 +44,6 @@ __all__ = [
     "Times",
     "as_raised",
     "cancelled",
-    "check_id",
     "failed",
     "finished",
     "gate",
@@ -54,9 +65,14 @@ DEFAULT_GATING: Final = GatingPolicy(
 MAX_EDGES: Final = 1_000
 MAX_SOURCES: Final = 2_000
 """Versions that lineage names in one event; above it edges say which assets were read and no more."""
+MAX_COLUMN_BYTES: Final = 512 << 10
+"""Of column lineage in one event; edges for which no room is left say which assets were read and no more."""
 MAX_STATS: Final = 1_000
 """Statistics of columns in one event, over all files of an output."""
+MAX_READ: Final = 1_000
+"""Partitions of files of others of which one event tells what was read."""
 MAX_CHECK_TEXT: Final = 2_000
+MAX_PLAN_TEXT: Final = 400
 
 _ORDER: Final = {action: place for place, action in enumerate(GatingAction)}
 
@@ -66,21 +82,16 @@ class Times(msgspec.Struct, frozen=True):
     finished_at: int
 
 
-def check_id(asset_id: str, name: str) -> str:
-    """A check keeps its id as long as its asset and its name do."""
-    return f"check_{fingerprint([asset_id, name])[:32]}"
-
-
-def gate(policy: GatingPolicy | None, check: CheckDefinition, passed: bool | None) -> Gating | None:
+def gate(policy: GatingPolicy | None, name: str, severity: Severity, passed: bool | None) -> Gating | None:
     """What is done about a result; None for one that passed. A check that gave no result blocks at the least."""
     if passed:
         return None
     policy = policy or DEFAULT_GATING
-    action = policy.actions.get(check.severity, policy.default)
+    action = policy.actions.get(severity, policy.default)
     if passed is None and _ORDER[action] < _ORDER[GatingAction.BLOCK_DOWNSTREAM]:
-        return Gating(GatingAction.BLOCK_DOWNSTREAM, policy.name, f"the check {check.name} gave no result")
+        return Gating(GatingAction.BLOCK_DOWNSTREAM, policy.name, f"the check {name} gave no result")
     said = "gave no result" if passed is None else "failed"
-    return Gating(action, policy.name, f"the check {check.name} {said} with severity {check.severity}")
+    return Gating(action, policy.name, f"the check {name} {said} with severity {severity}")
 
 
 def as_raised(error: ArcoError) -> RaisedError:
@@ -103,9 +114,12 @@ def failed(envelope: Envelope, error: RaisedError, times: Times, log: TaskLog | 
     return _end(envelope, Outcome.FAILED, times, log, failure)
 
 
-def lost(envelope: Envelope, error: DriverLost, times: Times, log: TaskLog | None, mask: Mask) -> FinishTask:
+def lost(
+    envelope: Envelope, error: DriverLost, times: Times, log: TaskLog | None, mask: Mask, traceback: str = ""
+) -> FinishTask:
     """The end of an attempt whose process is gone: always worth another one, whatever classes the retries name."""
-    end = failed(envelope, as_raised(error), times, log, mask)
+    raised = msgspec.structs.replace(as_raised(error), traceback=traceback)
+    end = failed(envelope, raised, times, log, mask)
     failure = msgspec.structs.replace(end.failure, retryable=True) if end.failure else None
     return msgspec.structs.replace(end, failure=failure)
 
@@ -129,7 +143,7 @@ def finished(envelope: Envelope, report: Report, times: Times, log: TaskLog | No
         outputs = tuple(_outputs(envelope, report, times, mask))
     except Refused as error:
         return failed(envelope, as_raised(error), times, log, mask)
-    checks = tuple(_checks(envelope, report.checks, times, mask))
+    checks = tuple(_checks(envelope, report, times, mask))
     worst = max(
         (check.gating.action for check in checks if check.gating is not None),
         key=_ORDER.__getitem__,
@@ -150,9 +164,9 @@ def finished(envelope: Envelope, report: Report, times: Times, log: TaskLog | No
         started_at=times.started_at,
         finished_at=times.finished_at,
         outputs=tuple(_gated(outputs, checks)),
-        observations=tuple(_observations(envelope, report, times, mask)),
+        observations=(*_observations(envelope, report, times, mask), *_sources(envelope, report, times)),
         checks=checks,
-        lineage=_lineage(envelope, outputs, times),
+        lineage=_lineage(envelope, report, outputs, times),
         gate=worst,
         log=log,
     )
@@ -203,8 +217,11 @@ def _check_complete(envelope: Envelope, report: Report) -> None:
 def _outputs(envelope: Envelope, report: Report, times: Times, mask: Mask) -> Iterator[MaterializationCompleted]:
     places = {place.asset_key: place for place in envelope.outputs}
     assets = {asset.key: asset for asset in envelope.definitions}
+    files = {(one.parameter, one.partition_id): one.data_version for one in report.read}
     read = inputs_fingerprint(
-        (given.asset_id, pin.partition_id, pin.materialization_id) for given in envelope.inputs for pin in given.pins
+        (given.asset_id, pin.partition_id, pin.materialization_id or files.get((given.parameter, pin.partition_id), ""))
+        for given in envelope.inputs
+        for pin in given.pins
     )
     for written in report.outputs:
         place, asset = places[written.asset_key], assets[written.asset_key]
@@ -224,6 +241,7 @@ def _outputs(envelope: Envelope, report: Report, times: Times, mask: Mask) -> It
             completed_at=times.finished_at,
             code_version=asset.code_version,
             inputs_fingerprint=read,
+            plan=mask.fact(written.plan)[:MAX_PLAN_TEXT],
         )
 
 
@@ -247,26 +265,11 @@ def _schema_hash(asset: AssetDefinition, written: WrittenOutput) -> str:
     """The identity of the columns, as the catalog makes it; `SchemaViolation` if they are not the declared ones."""
     if not written.schema:
         return ""
-    from arco.worker._schemas import columns_of, schema_hash_of
+    from arco.worker._schemas import check_declared, columns_of, schema_hash_of
 
     columns = columns_of(written.schema)
-    _check_declared(asset, columns)
+    check_declared(asset, columns)
     return schema_hash_of(columns)
-
-
-def _check_declared(asset: AssetDefinition, columns: tuple[SchemaColumn, ...]) -> None:
-    if not asset.schema:
-        return
-    declared = {column.name: column.type for column in asset.schema}
-    found = {column.name: column.type for column in columns}
-    wrong = [
-        f"{name} is declared as {kind} and " + (f"is {found[name]}" if name in found else "is missing")
-        for name, kind in declared.items()
-        if found.get(name) != kind
-    ]
-    wrong += [f"{name} is not declared" for name in found if name not in declared]
-    if wrong:
-        raise SchemaViolation(f"what {asset.key} returned is not what it declares: {'; '.join(wrong)}")
 
 
 def _gated(
@@ -301,25 +304,85 @@ def _observations(envelope: Envelope, report: Report, times: Times, mask: Mask) 
         )
 
 
+def _sources(envelope: Envelope, report: Report, times: Times) -> Iterator[AssetObserved]:
+    """What was read of files of others: an observation for each partition of them."""
+    inputs = {given.parameter: given for given in envelope.inputs if given.source is not None}
+    told: set[tuple[str, str]] = set()
+    for read in report.read[:MAX_READ]:
+        given = inputs[read.parameter]
+        if (given.asset_id, read.partition_id) in told:
+            continue  # two parameters read the same files
+        told.add((given.asset_id, read.partition_id))
+        key = next(pin.partition_key for pin in given.pins if pin.partition_id == read.partition_id)
+        about = {"files": str(read.files), "bytes": str(read.size_bytes)}
+        yield AssetObserved(
+            observation_id=f"obs_{sha256_hex(f'{envelope.attempt_id}:{read.partition_id}'.encode())[:32]}",
+            asset_id=given.asset_id,
+            asset_key=given.asset_key,
+            partition_id=read.partition_id,
+            partition_key=key,
+            data_version=read.data_version,
+            observed_at=times.finished_at,
+            metadata={**about, **({"names": "\n".join(read.names)} if read.names else {})},
+            run_id=envelope.run_id,
+        )
+
+
 # Checks
 
 
-def _checks(envelope: Envelope, answers: Iterable[CheckAnswer], times: Times, mask: Mask) -> Iterator[CheckExecuted]:
+def _checks(envelope: Envelope, report: Report, times: Times, mask: Mask) -> Iterator[CheckExecuted]:
     """A result for every check of every output: one that was not answered gave no result."""
-    answered = {(answer.asset_key, answer.name): answer for answer in answers}
+    answered = {(answer.asset_key, answer.name): answer for answer in report.checks}
     places = {place.asset_key: place for place in envelope.outputs}
     for asset in envelope.definitions:
         place = places.get(asset.key)
-        for check in asset.checks if place is not None else ():
-            answer = answered.get((asset.key, check.name)) or CheckAnswer(asset.key, check.name, None)
-            yield _executed(envelope, asset, check, answer, places[asset.key], times, mask)
+        if place is None:
+            continue
+        judged = _judged(envelope, asset, place, report, times)
+        for check in asset.checks:
+            verdict = judged.get(check.name) or _said(check, answered.get((asset.key, check.name)))
+            yield _executed(envelope, asset, check, verdict, place, times, mask)
+
+
+def _said(check: CheckDefinition, answer: CheckAnswer | None) -> Verdict:
+    if answer is None:
+        return Verdict(None, check.severity)
+    return Verdict(answer.passed, check.severity, answer.message, answer.expected, answer.actual)
+
+
+def _judged(
+    envelope: Envelope, asset: AssetDefinition, place: OutputPlace, report: Report, times: Times
+) -> dict[str, Verdict]:
+    """What the rules of an asset make of what was measured."""
+    measured = next((one for one in report.measured if one.asset_key == asset.key), None)
+    if measured is None:
+        return {}
+    written = next((one for one in report.outputs if one.asset_key == asset.key), None)
+    facts = Facts(_columns(written), times.started_at, envelope.window_end, place.history)
+    views = {given.asset_key: given.parameter for given in envelope.inputs if given.parameter}
+    found = {}
+    for check in asset.checks:
+        if check.rule is not None:
+            verdict = judge(check, measured.values, facts, views)
+            told = "; ".join(text for text in (verdict.message, measured.samples.get(check.name, "")) if text)
+            found[check.name] = msgspec.structs.replace(verdict, message=told)
+    return found
+
+
+def _columns(written: WrittenOutput | None) -> tuple[SchemaColumn, ...] | None:
+    if written is None or not written.schema:
+        return None
+    from arco.worker._schemas import seen_columns
+
+    return seen_columns(written.schema)
 
 
 def _executed(
     envelope: Envelope,
     asset: AssetDefinition,
     check: CheckDefinition,
-    answer: CheckAnswer,
+    verdict: Verdict,
     place: OutputPlace,
     times: Times,
     mask: Mask,
@@ -330,27 +393,30 @@ def _executed(
     return CheckExecuted(
         check_id=check_id(place.asset_id, check.name),
         check_name=check.name,
-        check_type="python",
+        check_type="python" if check.rule is None else rule_name(check.rule),
         asset_id=place.asset_id,
         partition_id=place.partition_id,
         materialization_id=place.materialization_id,
         run_id=envelope.run_id,
         task_id=envelope.task_id,
-        passed=bool(answer.passed),
-        severity=check.severity,
+        passed=bool(verdict.passed),
+        severity=verdict.severity,
         executed_at=times.finished_at,
-        expected_value=text(answer.expected),
-        actual_value=text(answer.actual),
-        message=text(answer.message) or "",
-        gating=gate(asset.gating, check, answer.passed),
+        expected_value=text(verdict.expected),
+        actual_value=text(verdict.actual),
+        message=text(verdict.message) or "",
+        gating=gate(asset.gating, check.name, verdict.severity, verdict.passed),
     )
 
 
 # Lineage
 
 
-def _lineage(envelope: Envelope, outputs: tuple[MaterializationCompleted, ...], times: Times) -> LineageRecorded | None:
-    """An edge per parameter and output that it was declared for."""
+def _lineage(
+    envelope: Envelope, report: Report, outputs: tuple[MaterializationCompleted, ...], times: Times
+) -> LineageRecorded | None:
+    """An edge per parameter and output that it was declared for, with columns as far as they are known."""
+    columns = {written.asset_key: written.lineage for written in report.outputs}
     assets = {asset.key: asset for asset in envelope.definitions}
     pairs = [
         (given, output)
@@ -360,9 +426,15 @@ def _lineage(envelope: Envelope, outputs: tuple[MaterializationCompleted, ...], 
     ][:MAX_EDGES]
     if not pairs:
         return None
-    sources = sum(len(given.pins) for given, _ in pairs)
-    edges = tuple(_edge(given, output, detailed=sources <= MAX_SOURCES) for given, output in pairs)
-    return LineageRecorded(envelope.run_id, envelope.task_id, times.started_at, times.finished_at, edges)
+    sources = sum(not pin.seen for given, _ in pairs for pin in given.pins)
+    room = MAX_COLUMN_BYTES
+    edges = []
+    for given, output in pairs:
+        told = columns.get(output.asset_key, {}).get(given.parameter, b"")
+        room -= len(told)
+        code = assets[output.asset_key].code_version
+        edges.append(_edge(given, output, told if room >= 0 else b"", code, detailed=sources <= MAX_SOURCES))
+    return LineageRecorded(envelope.run_id, envelope.task_id, times.started_at, times.finished_at, tuple(edges))
 
 
 def _depends(asset: AssetDefinition, given: InputValue) -> bool:
@@ -372,17 +444,22 @@ def _depends(asset: AssetDefinition, given: InputValue) -> bool:
     )
 
 
-def _edge(given: InputValue, output: MaterializationCompleted, *, detailed: bool) -> EdgeRecord:
-    pins = given.pins if detailed else ()
+def _edge(
+    given: InputValue, output: MaterializationCompleted, columns: bytes, code: str, *, detailed: bool
+) -> EdgeRecord:
+    read = [pin for pin in given.pins if not pin.seen]
+    pins = read if detailed else []
     return EdgeRecord(
         source_id=given.asset_id,
         target_id=output.asset_id,
         parameter=given.parameter,
         partition_mapping=given.mapping,
-        source_materializations=tuple(pin.materialization_id for pin in pins),
+        source_materializations=tuple(pin.materialization_id for pin in pins if pin.materialization_id),
         target_materialization=output.materialization_id,
         source_partitions=tuple(PartitionRef(pin.partition_id, pin.partition_key) for pin in pins),
         target_partitions=(PartitionRef(output.partition_id, output.partition_key),),
-        rows_read=sum(file.row_count for pin in given.pins for file in pin.files),
+        rows_read=sum(file.row_count for pin in read for file in pin.files) if given.source is None else None,
         rows_written=output.row_count,
+        column_lineage=msgspec.json.decode(columns, type=ColumnLineage) if columns else None,
+        code_version=code if columns else "",
     )

@@ -11,7 +11,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
+from arco.assets import Engine
 from arco.core import Corrupt, sha256_hex
+from arco.spark import SparkSettings
 from arco.worker._control import ControlPlane
 from arco.worker._messages import Setup
 from arco.worker._process import DriverProcess, driver_environment
@@ -30,19 +32,26 @@ class StorePlace:
 
 
 class WarmDriver:
-    def __init__(self, process: DriverProcess, sha256: str, folder: Path) -> None:
-        self.process, self.sha256, self.folder = process, sha256, folder
+    def __init__(self, process: DriverProcess, sha256: str, engine: Engine, folder: Path, scratch: Path) -> None:
+        self.process, self.sha256, self.engine, self.folder, self.scratch = process, sha256, engine, folder, scratch
 
 
 class DriverPool:
     def __init__(
-        self, control: ControlPlane, place: StorePlace, folder: Path, environment: Mapping[str, str], size: int
+        self,
+        control: ControlPlane,
+        place: StorePlace,
+        folder: Path,
+        environment: Mapping[str, str],
+        size: int,
+        spark: SparkSettings,
     ) -> None:
         self._control = control
         self._place = place
         self._folder = folder
         self._environment = driver_environment(environment)
         self._size = size
+        self._spark = spark
         self._warm: list[WarmDriver] = []
         """Idle ones; the last was used most recently."""
         self._busy: set[WarmDriver] = set()
@@ -53,10 +62,11 @@ class DriverPool:
         """Remove what an earlier life of the worker left."""
         await asyncio.to_thread(shutil.rmtree, self._folder / "drivers", ignore_errors=True)
 
-    async def acquire(self, sha256: str) -> WarmDriver:
-        """A driver with this code. `DriverLost` if none can be started, `Unavailable` if the code cannot be had now."""
+    async def acquire(self, sha256: str, engine: Engine) -> WarmDriver:
+        """A driver with this code that runs tasks of this engine only: one that Spark makes heavy stays free for what
+        needs it. `DriverLost` if none can be started, `Unavailable` if the code cannot be had now."""
         for driver in reversed(self._warm):
-            if driver.sha256 == sha256:
+            if (driver.sha256, driver.engine) == (sha256, engine):
                 self._warm.remove(driver)
                 if driver.process.alive:
                     self._busy.add(driver)
@@ -64,7 +74,9 @@ class DriverPool:
                 await self._end(driver, "it is dead")
                 break
         archive = await self._archive(sha256)
-        folder = self._folder / "drivers" / f"{next(self._numbers):06d}"
+        number = next(self._numbers)
+        folder = self._folder / "drivers" / f"{number:06d}"
+        scratch = folder.with_suffix(".scratch")
         folder.mkdir(parents=True)
         setup = Setup(
             archive=str(archive),
@@ -73,13 +85,15 @@ class DriverPool:
             store_options=self._place.options,
             tenant=self._place.tenant,
             workspace=self._place.workspace,
+            scratch=str(scratch),
+            spark=self._spark,
         )
         try:
             process = await DriverProcess.start(setup, self._environment)
         except BaseException:
             shutil.rmtree(folder, ignore_errors=True)
             raise
-        driver = WarmDriver(process, sha256, folder)
+        driver = WarmDriver(process, sha256, engine, folder, scratch)
         self._busy.add(driver)
         return driver
 
@@ -102,7 +116,8 @@ class DriverPool:
 
     async def _end(self, driver: WarmDriver, why: str) -> None:
         await driver.process.kill(why)
-        await asyncio.to_thread(shutil.rmtree, driver.folder, ignore_errors=True)
+        for folder in (driver.folder, driver.scratch):
+            await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
 
     async def _archive(self, sha256: str) -> Path:
         """The file with the code, fetched once."""

@@ -1,4 +1,4 @@
-"""`DriverProcess`: the worker's handle on one driver process: start it, give it a task, watch it, end it.
+"""`DriverProcess`: the worker's handle on one driver process: start it, give it tasks, watch it, end it.
 
 The driver leads a session of its own, so that one signal ends it together with everything it started. It is taken for
 lost when it ends, or when it has not beaten for the task's `heartbeat_seconds`. Its standard output and error are one
@@ -17,6 +17,7 @@ from typing import Final
 
 import msgspec
 
+from arco.spark import Progress
 from arco.worker._driver import FD_VARIABLE
 from arco.worker._errors import DriverLost
 from arco.worker._messages import (
@@ -24,7 +25,6 @@ from arco.worker._messages import (
     MAX_MESSAGE_BYTES,
     Beat,
     Cancel,
-    FromDriver,
     FromWorker,
     Idle,
     Ready,
@@ -69,7 +69,11 @@ class DriverProcess:
         self._sink: Output | None = None
         self._kept = b""
         self._loop = asyncio.get_running_loop()
-        self._answer: asyncio.Future[FromDriver] = self._loop.create_future()
+        self._answer: asyncio.Future[Ready | None] = self._loop.create_future()
+        """That it is ready; later that it has reported on every task."""
+        self._awaited: set[str] = set()
+        """Attempts on which it has not reported."""
+        self._told: Callable[[Report], None] = lambda report: None
         self._idle: asyncio.Future[Idle] = self._loop.create_future()
         self._idle.set_result(Idle())
         self._last_sign = self._loop.time()
@@ -77,6 +81,8 @@ class DriverProcess:
         self._writer: asyncio.StreamWriter | None = None
         self._why = ""
         """Why this side ended it."""
+        self.progress: Progress | None = None
+        """How far what runs had come at the last beat."""
 
     @classmethod
     async def start(cls, setup: Setup, environment: Mapping[str, str]) -> "DriverProcess":
@@ -140,18 +146,28 @@ class DriverProcess:
     def alive(self) -> bool:
         return self._process.returncode is None and not self._why
 
-    # One task
+    # The tasks of a batch
 
-    async def run(self, task: bytes, heartbeat_seconds: float, sink: Output) -> Report:
-        """The report of a task (an encoded `Task`), or `DriverLost`. All it printed has gone into `sink` by then."""
+    async def run(
+        self,
+        tasks: Mapping[str, bytes],
+        heartbeat_seconds: float,
+        sink: Output,
+        told: Callable[[Report], None],
+    ) -> None:
+        """Run tasks (each an encoded `Task`, by attempt). Each report goes to `told` as it comes.
+
+        Returns when it has reported on all of them; `DriverLost` if it will not. All it printed has gone into `sink`.
+        """
         self._read_output()
-        self._sink, self._kept, self._last_sign = sink, b"", self._loop.time()
+        self._sink, self._kept, self._last_sign, self.progress = sink, b"", self._loop.time(), None
         self._answer = self._loop.create_future()
+        self._awaited, self._told = set(tasks), told
         try:
             if not self.alive:
                 raise DriverLost("the driver process ended before the task began")
             self._idle = self._loop.create_future()
-            self._send(Start(msgspec.Raw(task)))
+            self._send(Start(tuple(msgspec.Raw(task) for task in tasks.values())))
             while True:
                 left = self._last_sign + heartbeat_seconds - self._loop.time()
                 done, _ = await asyncio.wait([self._answer], timeout=max(left, 0))
@@ -160,13 +176,11 @@ class DriverProcess:
                 await asyncio.sleep(GRACE_SECONDS)  # if this process was held up, a beat may lie unread
                 if self._loop.time() - self._last_sign >= heartbeat_seconds:
                     await self.kill(f"it gave no sign of life for {heartbeat_seconds:g} seconds")
-            answer = self._answer.result()
-            if not isinstance(answer, Report):
+            if self._answer.result() is not None:
                 raise DriverLost("the driver process answered out of turn")
-            return answer
         finally:
             self._read_output()
-            self._sink = None
+            self._sink, self._awaited = None, set()
 
     async def idle(self) -> Idle:
         """After a report: whether it may run another task."""
@@ -234,8 +248,21 @@ class DriverProcess:
                 if isinstance(message, Idle):
                     if not self._idle.done():
                         self._idle.set_result(message)
-                elif not isinstance(message, Beat) and not self._answer.done():
+                elif isinstance(message, Beat):
+                    self.progress = message.progress
+                elif isinstance(message, Report):
+                    self._report(message)
+                elif not self._answer.done():
                     self._answer.set_result(message)
+
+    def _report(self, report: Report) -> None:
+        if report.attempt_id not in self._awaited:
+            return
+        self._awaited.discard(report.attempt_id)
+        self._read_output()  # what it printed until then
+        self._told(report)
+        if not self._awaited and not self._answer.done():
+            self._answer.set_result(None)
 
     def _send(self, message: FromWorker) -> None:
         if self._writer is not None:

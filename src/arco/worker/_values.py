@@ -22,7 +22,7 @@ from arco.core import Invalid
 from arco.worker._errors import SchemaViolation
 from arco.worker._messages import WrittenFile, WrittenStats
 
-__all__ = ["Stored", "load_value", "store_value"]
+__all__ = ["Stored", "described", "load_value", "null_counts", "store_value"]
 
 VALUE: Final = "value.json"
 KIND: Final = b"arco.kind"
@@ -41,9 +41,15 @@ Write = Callable[[str, bytes], None]
 class Stored:
     """What was written for one output."""
 
-    def __init__(self, files: Sequence[WrittenFile] = (), schema: bytes = b"") -> None:
+    def __init__(
+        self, files: Sequence[WrittenFile] = (), schema: bytes = b"", table: Any = None, columns: Sequence[str] = ()
+    ) -> None:
         self.files = tuple(files)
         self.schema = schema
+        self.table = table
+        """The Arrow table that was written; None for what is none, and for a stream."""
+        self.columns = columns
+        """Its names; empty for what is no table."""
 
 
 def store_value(value: Any, location: str, write: Write, declared: Sequence[SchemaColumn] = ()) -> Stored:
@@ -119,30 +125,38 @@ def _table_kind(value: Any) -> str | None:
 
 
 def _store_table(kind: str, value: Any, location: str, write: Write, declared: Sequence[SchemaColumn]) -> Stored:
-    schema, batches = _batches(kind, value, declared)
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    table = _as_table(kind, value, declared)
+    schema, batches = _streamed_batches(value) if table is None else (table.schema, _sliced(table))
     schema = schema.with_metadata({**(schema.metadata or {}), KIND: kind.encode()})
     files: list[WrittenFile] = []
     required = [column.name for column in declared if not column.nullable and column.name in schema.names]
     for data in _encoded(schema, _without_nulls(batches, required)):
         path = f"{location}part-{len(files):05d}.parquet"
         write(path, data)
-        files.append(_described(path, data))
-    return Stored(files, schema.remove_metadata().serialize().to_pybytes())
+        files.append(described(path, len(data), pq.read_metadata(pa.BufferReader(data))))
+    return Stored(files, schema.remove_metadata().serialize().to_pybytes(), table, schema.names)
 
 
-def _batches(kind: str, value: Any, declared: Sequence[SchemaColumn]) -> tuple[Any, Iterable[Any]]:
-    """Schema and tables of a value; rows and frames take the declared types, which they cannot say themselves."""
+def _as_table(kind: str, value: Any, declared: Sequence[SchemaColumn]) -> Any:
+    """The value as one table; None for a stream. Rows and frames take the declared types, which they cannot say."""
     import pyarrow as pa
 
     if kind == "reader":
-        return value.schema, (pa.Table.from_batches([batch]) for batch in value)
+        return None
     if kind == "table":
-        table = value if isinstance(value, pa.Table) else pa.Table.from_batches([value])
-    elif kind == "pandas":
-        table = _declared_types(pa.Table.from_pandas(value), declared)
-    else:
-        table = _declared_types(_rows_table(value), declared)
-    return table.schema, _sliced(table)
+        return value if isinstance(value, pa.Table) else pa.Table.from_batches([value])
+    if kind == "pandas":
+        return _declared_types(pa.Table.from_pandas(value), declared)
+    return _declared_types(_rows_table(value), declared)
+
+
+def _streamed_batches(reader: Any) -> tuple[Any, Iterable[Any]]:
+    import pyarrow as pa
+
+    return reader.schema, (pa.Table.from_batches([batch]) for batch in reader)
 
 
 def _rows_table(rows: list[dict[Any, Any]]) -> Any:
@@ -257,12 +271,21 @@ def _without_nulls(tables: Iterable[Any], required: Sequence[str]) -> Iterator[A
         yield table
 
 
-def _described(path: str, data: bytes) -> WrittenFile:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
+def described(path: str, size: int, footer: Any) -> WrittenFile:
+    """A Parquet file by what its footer (a `pyarrow.parquet.FileMetaData`) says."""
+    return WrittenFile(path, size, footer.num_rows, tuple(_stats(footer)[:MAX_STATS]))
 
-    footer = pq.read_metadata(pa.BufferReader(data))
-    return WrittenFile(path, len(data), footer.num_rows, tuple(_stats(footer)[:MAX_STATS]))
+
+def null_counts(footer: Any, names: Sequence[str]) -> dict[str, int]:
+    """How often columns are null in a file, of those of which its footer says so."""
+    places = {footer.schema.column(index).path: index for index in range(footer.num_columns)}
+    found: dict[str, int] = {}
+    for name in names:
+        groups = range(footer.num_row_groups) if name in places else ()
+        stats = [footer.row_group(group).column(places[name]).statistics for group in groups]
+        if all(stat is not None and stat.has_null_count for stat in stats):
+            found[name] = sum(stat.null_count for stat in stats)
+    return found
 
 
 def _stats(footer: Any) -> list[WrittenStats]:

@@ -1,18 +1,17 @@
 """`Worker`: claims tasks, has drivers run them, and tells what became of each.
 
-    claim -> open the envelope -> driver -> log and result -> finish (which may claim the next one)
+    claim -> open the envelopes -> driver -> log and results -> finish (which may claim the next ones)
 
-As many tasks run at once as there are slots. While an attempt runs the worker says so; the answer may be that it shall
-end. It then asks the driver, waits a while, and ends the process. A result is told until it is taken, or until the
-control plane says that the attempt is over. A worker that is told to stop claims no more and lets tasks end; those that
-do not are ended and told to nobody: the control plane takes them for lost and has them run again.
+As many tasks run at once as there are slots; those of a batch share one, and a driver. While an attempt runs the worker
+says so; the answer may be that it shall end. It then asks the driver, waits a while, and ends the process. A worker
+that is told to stop claims no more and lets tasks end; those that do not are ended and told to nobody: the control
+plane takes them for lost and has them run again.
 """
 
 import asyncio
-import contextlib
 import logging
 import os
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -20,13 +19,16 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-from arco.core import ArcoError, Conflict, Invalid, Refused, Runtime, Unavailable, new_ulid
+from arco.assets import Engine
+from arco.core import ArcoError, Invalid, Refused, Runtime, Unavailable, new_ulid
 from arco.domains.orchestration import FinishTask, TaskLog
 from arco.servo._envelope import Envelope, open_envelope
+from arco.spark import SparkSettings
 from arco.storage import RequestCounts, Role, RoleStore, Scope, Store
-from arco.worker._attempt import Attempt, Ending
-from arco.worker._control import ControlPlane, is_stale
-from arco.worker._errors import DriverLost
+from arco.worker._batch import Batch, Ending
+from arco.worker._control import ControlPlane
+from arco.worker._delivery import FIRST_BACKOFF, MAX_BACKOFF, Delivery
+from arco.worker._errors import DRIVER_LOST, DriverLost
 from arco.worker._logs import LogWriter
 from arco.worker._masking import Mask, secret_values
 from arco.worker._messages import RaisedError, Report
@@ -36,8 +38,7 @@ from arco.worker._pool import DriverPool, StorePlace, WarmDriver
 __all__ = ["Worker", "WorkerOptions"]
 
 MAX_BEAT_SECONDS: Final = 10.0
-FIRST_BACKOFF: Final = 0.1
-MAX_BACKOFF: Final = 10.0
+PROGRESS_SECONDS: Final = 3.0
 
 FORGET_EVERY: Final = 1_000
 """Attempts after which those are forgotten whose envelopes would not be opened again."""
@@ -59,6 +60,8 @@ class WorkerOptions:
     """A folder of this worker alone, for code and what drivers need."""
     store_options: Mapping[str, str] = field(default_factory=dict, repr=False)
     slots: int = 4
+    spark: SparkSettings = field(default_factory=SparkSettings)
+    """Where and how assets run that run on Spark."""
     wait_seconds: float = 20.0
     """How long one question for tasks may wait."""
     cancel_grace_seconds: float = 10.0
@@ -93,15 +96,16 @@ class Worker:
         scope = Scope(options.tenant, options.workspace)
         self._store = RoleStore(store, scope, Role.WORKER, RequestCounts())
         place = StorePlace(options.store, options.store_options, options.tenant, options.workspace)
-        self._pool = DriverPool(control, place, options.folder, self._environment, options.slots)
-        self._queue: asyncio.Queue[bytes] = asyncio.Queue()
+        self._pool = DriverPool(control, place, options.folder, self._environment, options.slots, options.spark)
+        self._queue: asyncio.Queue[Sequence[Envelope]] = asyncio.Queue()
+        """What waits for a slot: tasks that are alone, and batches."""
         self._idle = 0
         self._changed = asyncio.Event()
         """A slot became idle or busy."""
         self._stopping = asyncio.Event()
         self._abandoning = asyncio.Event()
         """What has not ended by now is told to nobody."""
-        self._running: dict[str, Attempt] = {}
+        self._running: dict[str, Batch] = {}
         self._taken: dict[str, int] = {}
         """Attempts that began here, and when their envelopes expire."""
 
@@ -137,24 +141,24 @@ class Worker:
                 await self._unless_stopping(self._changed.wait())
                 continue
             envelopes = await self._insist(partial(self._control.claim, free, self._options.wait_seconds))
-            for data in envelopes or ():
-                self._queue.put_nowait(data)
+            for batch in self._batches(envelopes or ()):
+                self._queue.put_nowait(batch)
 
     async def _slot(self) -> None:
         while True:
             self._idle += 1
             self._changed.set()
-            envelopes = [await self._queue.get()]
+            batches = [await self._queue.get()]
             self._idle -= 1
-            while envelopes:
-                data, *others = envelopes
+            while batches:
+                batch, *others = batches
                 for other in others:
                     self._queue.put_nowait(other)
                 try:
-                    envelopes = await self._take(data)
+                    batches = self._batches(await self._take(batch))
                 except Exception:  # noqa: BLE001 - a slot must not be lost
                     _log.exception("an attempt was given up by a fault of the worker")
-                    envelopes = []
+                    batches = []
 
     async def _drain(self) -> None:
         """Let what runs end; end what does not."""
@@ -170,8 +174,8 @@ class Worker:
 
     def _abandon(self) -> None:
         self._abandoning.set()
-        for attempt in list(self._running.values()):
-            attempt.end(Ending.STOPPED, "the worker stops")
+        for batch in list(self._running.values()):
+            batch.end(Ending.STOPPED, "the worker stops")
 
     async def _insist(self, call: Callable[[], Coroutine[Any, Any, T]]) -> T | None:
         """The answer to a call, asked again as long as nobody answers; None if the worker stops meanwhile."""
@@ -196,30 +200,16 @@ class Worker:
                 pending.cancel()
             await asyncio.gather(task, stop, return_exceptions=True)
 
-    # One attempt
+    # Envelopes
 
-    async def _take(self, data: bytes) -> list[bytes]:
-        """Carry one envelope out; envelopes that the control plane gave in return for its result."""
-        envelope = None if self._stopping.is_set() else self._opened(data)
-        if envelope is None:
-            return []
-        attempt = Attempt(envelope, self._options.cancel_grace_seconds)
-        self._running[envelope.attempt_id] = attempt
-        beating = asyncio.create_task(self._beat(attempt), name="beat")
-        driver: list[WarmDriver] = []
-        returning: asyncio.Task[None] | None = None
-        try:
-            result = await self._result(attempt, driver)
-            if driver:
-                returning = asyncio.create_task(self._give_back(driver[0]), name="give a driver back")
-            return await self._deliver(attempt, result) if result is not None else []
-        finally:
-            beating.cancel()
-            del self._running[envelope.attempt_id]
-            if returning is not None:
-                await returning
-            elif driver:
-                await self._pool.release(driver[0], "its task was given up")
+    def _batches(self, envelopes: Iterable[bytes]) -> list[Sequence[Envelope]]:
+        """What envelopes hold, those of a batch together."""
+        found: dict[str, list[Envelope]] = {}
+        for data in envelopes:
+            envelope = self._opened(data)
+            if envelope is not None:
+                found.setdefault(envelope.batch_id or envelope.attempt_id, []).append(envelope)
+        return list(found.values())
 
     def _opened(self, data: bytes) -> Envelope | None:
         """The envelope, if it is genuine and its attempt new. There is nobody to tell of another."""
@@ -238,101 +228,150 @@ class Worker:
             self._taken = {known: expires for known, expires in self._taken.items() if expires > now}
         return envelope
 
-    async def _result(self, attempt: Attempt, driver: list[WarmDriver]) -> FinishTask | None:
-        """What became of it; None if nobody is to be told. The driver that was used is left in `driver`."""
-        envelope = attempt.envelope
-        mask = Mask(secret_values(envelope.definitions, self._environment))
-        log = LogWriter(self._store, envelope.run_id, envelope.attempt_id, mask)
-        started = self._runtime.now()
-        report: Report | DriverLost | RaisedError
+    # One batch, mostly of one task
+
+    async def _take(self, envelopes: Sequence[Envelope]) -> list[bytes]:
+        """Carry tasks out together; envelopes that the control plane gave in return for their results."""
+        if self._stopping.is_set():
+            return []
+        batch = Batch(envelopes, self._options.cancel_grace_seconds)
+        self._running[batch.id] = batch
+        beating = asyncio.create_task(self._beat(batch), name="beat")
+        driver: list[WarmDriver] = []
+        returning: asyncio.Task[None] | None = None
+        mask = Mask(secret_values(batch.first.definitions, self._environment))
+        log = LogWriter(self._store, batch.first.run_id, batch.id, mask)
+        delivery = Delivery(self._control, self._runtime, batch, log, self._wanted, self._abandoning)
         try:
-            driver.append(await self._pool.acquire(envelope.code_sha256))
-            started = self._runtime.now()
-            report = await self._run(attempt, driver[0], log)
-        except DriverLost as error:
-            report = error
-        except ArcoError as error:
-            report = as_raised(error)
-        except OSError as error:
-            report = as_raised(Refused(f"the worker cannot run the task: {error}"))
+            await self._carry_out(batch, driver, delivery, log, mask)
+            if driver:
+                returning = asyncio.create_task(self._give_back(driver[0]), name="give a driver back")
+            return await delivery.close()
         except BaseException:
-            log.abandon()
+            delivery.abandon()
             raise
         finally:
-            await attempt.over()
-        kept = await log.close()
-        times = Times(started, max(self._runtime.now(), started))
-        return _outcome(attempt, report, times, kept, mask)
+            beating.cancel()
+            del self._running[batch.id]
+            if returning is not None:
+                await returning
+            elif driver:
+                await self._pool.release(driver[0], "its task was given up")
 
-    async def _run(self, attempt: Attempt, driver: WarmDriver, log: LogWriter) -> Report:
-        envelope = attempt.envelope
-        if attempt.ending is not None:
-            return Report(envelope.attempt_id, is_cancelled=True)
-        attempt.begin(driver)
-        task = msgspec.msgpack.encode(msgspec.structs.replace(envelope, callback_token=""))
-        return await driver.process.run(task, envelope.heartbeat_seconds, log.feed)
+    def _wanted(self) -> int:
+        """How many tasks and batches to claim with the last results of a batch."""
+        return 0 if self._stopping.is_set() or self._queue.qsize() else 1
+
+    async def _carry_out(
+        self, batch: Batch, driver: list[WarmDriver], delivery: Delivery, log: LogWriter, mask: Mask
+    ) -> None:
+        """Run a batch; what became of each of its tasks is in `delivery`, the driver that was used in `driver`."""
+        started = self._runtime.now()
+
+        def tell(envelope: Envelope, report: Report | DriverLost | RaisedError) -> None:
+            times = Times(started, max(self._runtime.now(), started))
+            make = _outcome(batch, envelope, report, times, mask)
+            if make is None:
+                batch.told(envelope.attempt_id)
+            else:
+                delivery.add(envelope, make)
+
+        def told(report: Report) -> None:
+            envelope = batch.reported(report.attempt_id)
+            if envelope is not None:
+                tell(envelope, report)
+
+        rest: Report | DriverLost | RaisedError = Report("", is_cancelled=True)
+        try:
+            driver.append(await self._pool.acquire(batch.first.code_sha256, _engine(batch.first)))
+            started = self._runtime.now()
+            if batch.ending is None:
+                await self._run(batch, driver[0], log, told)
+        except DriverLost as error:
+            rest = error
+        except ArcoError as error:
+            rest = as_raised(error)
+        except OSError as error:
+            rest = as_raised(Refused(f"the worker cannot run the task: {error}"))
+        finally:
+            await batch.over()
+        for envelope in batch.left:
+            batch.reported(envelope.attempt_id)
+            tell(envelope, rest)
+
+    async def _run(self, batch: Batch, driver: WarmDriver, log: LogWriter, told: Callable[[Report], None]) -> None:
+        batch.begin(driver)
+        tasks = {
+            envelope.attempt_id: msgspec.msgpack.encode(msgspec.structs.replace(envelope, callback_token=""))
+            for envelope in batch.envelopes
+        }
+        await driver.process.run(tasks, batch.first.heartbeat_seconds, log.feed, told)
 
     async def _give_back(self, driver: WarmDriver) -> None:
         idle = await driver.process.idle()
         await self._pool.release(driver, idle.unfit)
 
-    async def _beat(self, attempt: Attempt) -> None:
-        """Say that it is alive until it is over; end it when the answer is to."""
-        every = min(attempt.envelope.heartbeat_seconds / 4, MAX_BEAT_SECONDS)
+    async def _beat(self, batch: Batch) -> None:
+        """Say that its attempts are alive until each is over; end it when the answer is to."""
+        longest = min(batch.first.heartbeat_seconds / 4, MAX_BEAT_SECONDS)
         while True:
-            await asyncio.sleep(every)
+            # Whoever has something to tell is looked at by somebody, perhaps.
+            await asyncio.sleep(longest if batch.progress is None else min(longest, PROGRESS_SECONDS))
+            alive = batch.untold
+            if not alive:
+                return
             try:
-                answer = await self._control.heartbeat(attempt.envelope)
-            except Conflict as error:
-                if is_stale(error):
-                    attempt.end(Ending.STALE, "it is not this worker's any more")
-                    return
+                answers = await self._control.heartbeat(alive, batch.progress)
             except ArcoError as error:
-                _log.warning("a sign of life of %s was not heard: %s", attempt.envelope.attempt_id, error.message)
-            else:
-                if answer.cancel:
-                    attempt.end(Ending.CANCELLED, answer.reason)
+                _log.warning("a sign of life of %s was not heard: %s", alive[0].attempt_id, error.message)
+                continue
+            for envelope, answer in zip(alive, answers, strict=True):
+                if answer.stale:
+                    batch.forget(envelope.attempt_id)
+                elif answer.cancel:
+                    batch.end(Ending.CANCELLED, answer.reason)
 
-    async def _deliver(self, attempt: Attempt, result: FinishTask) -> list[bytes]:
-        """Tell the result until it is taken. One that is refused is told as a failure instead, once."""
-        envelope, backoff, replaced = attempt.envelope, FIRST_BACKOFF, False
-        while not self._abandoning.is_set():
-            claim = 0 if self._stopping.is_set() or self._queue.qsize() else 1
-            try:
-                return await self._control.finish(envelope, result, claim)
-            except Unavailable as error:
-                _log.warning("the result of %s was not heard: %s", envelope.attempt_id, error.message)
-                with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(backoff * self._runtime.uniform(0.5, 1.0)):
-                        await self._abandoning.wait()
-                backoff = min(backoff * 2, MAX_BACKOFF)
-            except ArcoError as error:
-                if replaced or (isinstance(error, Conflict) and is_stale(error)):
-                    _log.warning("the result of %s was not taken: %s", envelope.attempt_id, error.message)
-                    return []
-                replaced = True
-                raised = as_raised(Refused(f"the result of the task was refused: {error.message}"))
-                times = Times(result.started_at, result.finished_at)
-                result = failed(envelope, raised, times, result.log, Mask(()))
-        return []
+
+def _engine(envelope: Envelope) -> Engine:
+    is_on_spark = bool(envelope.definitions) and envelope.definitions[0].is_on_spark
+    return Engine.SPARK if is_on_spark else Engine.PYTHON
 
 
 def _outcome(
-    attempt: Attempt, report: Report | DriverLost | RaisedError, times: Times, log: TaskLog | None, mask: Mask
-) -> FinishTask | None:
-    """The result of an attempt by how it ended and why."""
-    envelope, ending = attempt.envelope, attempt.ending
+    batch: Batch, envelope: Envelope, report: Report | DriverLost | RaisedError, times: Times, mask: Mask
+) -> Callable[[TaskLog | None], FinishTask] | None:
+    """What makes the result of an attempt, by how it ended and why; None if nobody is to be told."""
+
+    def made(make: Callable[..., FinishTask], *given: Any) -> Callable[[TaskLog | None], FinishTask]:
+        return lambda log: make(envelope, *given, times, log, mask)
+
+    ending = batch.ending
     if ending in (Ending.STALE, Ending.STOPPED):
         return None
     if isinstance(report, Report) and not report.is_cancelled:
-        if report.error is not None:
-            return failed(envelope, report.error, times, log, mask)
-        return finished(envelope, report, times, log, mask)
+        if report.error is None:
+            return made(finished, report)
+        if report.error.lineage[:1] == (DRIVER_LOST,):
+            return made(lost, DriverLost(report.error.message))
+        if report.is_lost:
+            broken = DriverLost(f"the batch of {len(batch.envelopes)} tasks broke: {report.error.message}")
+            return lambda log: lost(envelope, broken, times, log, mask, report.error.traceback if report.error else "")
+        return made(failed, report.error)
     if ending is Ending.TIMED_OUT:
-        return timed_out(envelope, times, log)
+        if batch.is_alone:
+            return lambda log: timed_out(envelope, times, log)
+        return made(lost, DriverLost(_took_too_long(batch)))
     if ending is Ending.CANCELLED:
-        return cancelled(envelope, times, log)
+        return lambda log: cancelled(envelope, times, log)
     if isinstance(report, RaisedError):
-        return failed(envelope, report, times, log, mask)
-    error = report if isinstance(report, DriverLost) else DriverLost("the task says that it was cancelled, by nobody")
-    return lost(envelope, error, times, log, mask)
+        return made(failed, report)
+    return made(lost, report if isinstance(report, DriverLost) else DriverLost(CANCELLED_BY_NOBODY))
+
+
+CANCELLED_BY_NOBODY: Final = "the task says that it was cancelled, by nobody"
+
+
+def _took_too_long(batch: Batch) -> str:
+    """Nobody can tell which task of a batch is the slow one: those that have not ended go on in smaller batches."""
+    seconds, count = batch.first.timeout_seconds or 0, len(batch.envelopes)
+    return f"a batch of {count} tasks took longer than the {seconds:g} seconds that they may take together"

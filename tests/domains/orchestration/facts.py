@@ -5,6 +5,7 @@ top of what it has, as a replica does.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import groupby
 from typing import Any, NamedTuple
 
 import msgspec
@@ -85,13 +86,23 @@ def task_of(key: str, upstream: Iterable[str] = (), stage: int = 0, retries: Ret
     return Task(key, f"task-{key}", key, "", (output,), tuple(sorted(upstream)), (), stage, f"{key} is wanted", retries)
 
 
-def plan_of(edges: Mapping[str, Iterable[str]], retries: Retries = RETRIES) -> Plan:
-    """The plan of a graph given as what each task depends on; a task comes after those it depends on."""
+def plan_of(edges: Mapping[str, Iterable[str]], retries: Retries = RETRIES, batch: int = 1) -> Plan:
+    """The plan of a graph given as what each task depends on; a task comes after those it depends on.
+
+    With `batch` so many tasks of a stage are one batch.
+    """
     stages: dict[str, int] = {}
     for key, upstream in edges.items():
         stages[key] = 1 + max((stages[up] for up in upstream), default=-1)
     tasks = [task_of(key, upstream, stages[key], retries) for key, upstream in edges.items()]
-    return Plan("v1", "1", "1", "request", tuple(sorted(tasks, key=lambda task: (task.stage, task.task_key))))
+    tasks.sort(key=lambda task: (task.stage, task.task_key))
+    if batch > 1:
+        tasks = [
+            msgspec.structs.replace(task, unit=f"u{stage}", batch=f"u{stage}#{index // batch}")
+            for stage, found in groupby(tasks, lambda task: task.stage)
+            for index, task in enumerate(found)
+        ]
+    return Plan("v1", "1", "1", "request", tuple(tasks))
 
 
 def triggered(plan: Plan, second: float = 0, run: str = RUN, **more: Any) -> Fact:
@@ -109,8 +120,16 @@ def planned_apart(plan: Plan, blob: str, second: float = 0, run: str = RUN) -> F
     return found._replace(event=msgspec.structs.replace(found.event, blobs=(blob,)))
 
 
-def claim(task: str, second: float, attempt: int = 1, attempt_id: str = "", run: str = RUN) -> Fact:
-    payload = TaskClaimed(run, task, attempt, attempt_id or f"{run}/{task}/{attempt}", "worker", "life")
+def claim(
+    task: str,
+    second: float,
+    attempt: int = 1,
+    attempt_id: str = "",
+    run: str = RUN,
+    together: tuple[str, int] = ("", 1),
+) -> Fact:
+    """`together` are the id and the number of what was claimed at once."""
+    payload = TaskClaimed(run, task, attempt, attempt_id or f"{run}/{task}/{attempt}", "worker", "life", *together)
     return fact(TASK_CLAIMED, payload, second)
 
 

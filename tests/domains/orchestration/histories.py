@@ -11,8 +11,18 @@ from collections.abc import Callable
 from hypothesis import strategies as st
 
 from arco.assets import GatingAction
-from arco.domains.orchestration import CLAIMS, READY_TASKS, RUNS, CancelKind, FailurePolicy, Outcome, Plan
+from arco.domains.orchestration import (
+    CLAIMS,
+    READY_TASKS,
+    RUNS,
+    CancelKind,
+    FailurePolicy,
+    Outcome,
+    Plan,
+    ReadyTaskRow,
+)
 from tests.domains.orchestration.facts import (
+    RUN,
     Fact,
     Rows,
     cancel,
@@ -68,7 +78,7 @@ def happen(
     trouble: float = 0.4,
 ) -> tuple[Plan, list[Fact]]:
     """A history of a run; `look` sees the state after every fact."""
-    plan = plan_of(graph)
+    plan = plan_of(graph, batch=chance.choice([1, 2, 3, 8]))
     policy = chance.choice(list(FailurePolicy))
     timeout = chance.choice([None, 1_000.0])
     facts = [triggered(plan, failure_policy=policy, timeout_seconds=timeout, priority=chance.randrange(3))]
@@ -83,29 +93,42 @@ def happen(
         told = len(facts)
         second = 2 + step // 3  # what is appended at once is received at once
         found = _next(chance, rows, second, trouble)
-        if found is None:
+        if not found:
             break
-        facts.append(found)
+        facts += found
     return plan, facts[:told]
 
 
-def _next(chance: random.Random, rows: Rows, second: int, trouble: float) -> Fact | None:
+def _next(chance: random.Random, rows: Rows, second: int, trouble: float) -> list[Fact]:
     if all(run.ended_at is not None for run in rows.table(RUNS).values()):
-        return None
+        return []
     ready, running = list(rows.table(READY_TASKS).values()), list(rows.table(CLAIMS).values())
     if chance.random() < trouble / 25:
-        return cancel(second, chance.choice(list(CancelKind)))
+        return [cancel(second, chance.choice(list(CancelKind)))]
     if ready and (not running or chance.random() < 0.5):
         task = chance.choice(ready)
         if chance.random() < trouble / 3:
-            return chance.choice([dispatch, enqueue])(task.task_key, second, task.attempt)
-        return claim(task.task_key, max(second, (task.not_before - START) / 1e6), task.attempt)
+            return [chance.choice([dispatch, enqueue])(task.task_key, second, task.attempt)]
+        return _claim(task, ready, second)
     if not running:
-        return None
+        return []
     found = chance.choice(running)
     if chance.random() > trouble:
-        return finish(found.task_key, second, found.attempt)
-    return _trouble(chance, found.task_key, second, found.attempt)
+        return [finish(found.task_key, second, found.attempt)]
+    if found.batch_id is not None and chance.random() < 0.5:  # its driver dies
+        lost = [other for other in running if other.batch_id == found.batch_id]
+        return [reap(other.task_key, second, other.attempt) for other in lost]
+    return [_trouble(chance, found.task_key, second, found.attempt)]
+
+
+def _claim(task: ReadyTaskRow, ready: list[ReadyTaskRow], second: int) -> list[Fact]:
+    """Claim a task, and with it those of its batch that are due as well."""
+    at = max(second, (task.not_before - START) / 1e6)
+    due = [other for other in ready if other.not_before <= START + at * 1e6 and other is not task]
+    batch = [task, *(other for other in due if task.batch_key is not None and other.batch_key == task.batch_key)]
+    batch = batch[: task.batch_limit or 1]
+    together = (f"{RUN}/{task.task_key}/{task.attempt}", len(batch)) if len(batch) > 1 else ("", 1)
+    return [claim(other.task_key, at, other.attempt, together=together) for other in batch]
 
 
 def _trouble(chance: random.Random, task: str, second: int, attempt: int) -> Fact:
@@ -127,7 +150,7 @@ def _trouble(chance: random.Random, task: str, second: int, attempt: int) -> Fac
 def soups(draw: st.DrawFn) -> list[Fact]:
     """A run's facts, none of which anybody has checked; no two were received at the same time."""
     graph = draw(graphs(most=5))
-    plan = plan_of(graph)
+    plan = plan_of(graph, batch=draw(st.integers(1, 3)))
     keys = [*graph, "stranger"]
     facts: list[Fact] = []
     if draw(st.integers(0, 9)):
@@ -141,7 +164,8 @@ def soups(draw: st.DrawFn) -> list[Fact]:
         name = f"{task}/{attempt}/{draw(st.sampled_from('aab'))}"
         kind = draw(st.integers(0, 9))
         if kind < 3:
-            facts.append(claim(task, second, attempt, name))
+            together = draw(st.sampled_from([("", 1), ("batch", 2)]))
+            facts.append(claim(task, second, attempt, name, together=together))
         elif kind < 8:
             outcome = draw(st.sampled_from(Outcome))
             gate = draw(st.sampled_from(GatingAction)) if outcome is Outcome.FAILED else draw(st.sampled_from(_OPEN))

@@ -3,12 +3,14 @@
 Facts are put into sets first, so nothing here can depend on their order. Then every state is read off the rules.
 """
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
 from arco.assets import GatingAction
 from arco.domains.orchestration import (
+    LONE_LOSSES,
     MAX_LOSSES,
     AttemptReaped,
     CancelKind,
@@ -108,6 +110,7 @@ def _add_tasks(
     """Tasks whose newest attempt decides: when and how."""
     waiting: dict[str, int] = {}
     failed: list[tuple[bool, int, str]] = []
+    sizes = Counter(task.batch for task in plan.tasks if task.batch)
     for task in plan.tasks:
         key = task.task_key
         end = newest[key].end if key in newest else None
@@ -117,7 +120,7 @@ def _add_tasks(
         if state in ("SUCCEEDED", "CANCELLED"):
             ends[key] = at, state
         elif state == "REAPED":
-            final = meaning.losses[key] >= MAX_LOSSES
+            final = meaning.losses[key] >= _most_losses(sizes[task.batch])
             _end(ends, waiting, failed, key, at, final, GatingAction.CONTINUE)
         else:
             retryable = fact.failure is not None and fact.failure.retryable and fact.gate not in FINAL
@@ -139,6 +142,16 @@ def _add_tasks(
             meaning.tasks[key] = _not_begun(meaning, newest, task.upstream, stopped is not None, cancel is not None)
         elif newest[key].end is None:
             meaning.tasks[key] = "RUNNING"
+
+
+def _most_losses(size: int) -> int:
+    """Alone ten; in a batch as often as it can be halved, and then three times alone."""
+    if size < 2:
+        return MAX_LOSSES
+    halvings = 0
+    while size > 1:
+        size, halvings = size // 2, halvings + 1
+    return halvings + LONE_LOSSES
 
 
 def _end(

@@ -9,6 +9,7 @@ from arco.domains.orchestration import (
     DEP_SATISFACTION,
     DISPATCH_OUTBOX,
     PLAN_TASKS,
+    READY_BATCHES,
     READY_TASKS,
     RUNS,
     TASKS,
@@ -38,6 +39,7 @@ def check_tables(rows: Rows) -> None:
         for task in tasks.values():
             _check_task(rows, tasks, task)
     _check_queue(rows)
+    _check_batches(rows)
     _check_timers(rows)
 
 
@@ -97,6 +99,33 @@ def _check_queue(rows: Rows) -> None:
     assert {key: (row.run_id, row.task_key, row.attempt) for key, row in claims.items()} == running
     active = {run.run_id: run.state for run in runs if run.created_at is not None and run.ended_at is None}
     assert {row.run_id: row.state for row in rows.table(ACTIVE_RUNS).values()} == active
+
+
+def _check_batches(rows: Rows) -> None:
+    """What may be claimed together is listed batch by batch; what was, is one slot."""
+    tasks = rows.table(TASKS)
+    sizes = Counter((run_id, row.batch) for (run_id, _), row in rows.table(PLAN_TASKS).items() if row.batch)
+    for (run_id, key), task in tasks.items():
+        plan = rows.table(PLAN_TASKS).get((run_id, key))
+        assert task.batch == (plan.batch if plan is not None else None)
+        assert task.batch_size == (sizes[run_id, task.batch] if task.batch else None)
+        assert task.batch_size is None or task.batch_size > 1
+    listed = set()
+    for row in rows.table(READY_TASKS).values():
+        task = tasks[row.run_id, row.task_key]
+        together = (task.batch_size or 1) // 2**task.losses
+        assert row.batch_limit == (together if together > 1 else None)
+        assert (row.batch_key is None) == (together <= 1)
+        if row.batch_key is not None:
+            listed.add((row.run_id, f"{row.batch_key}:{row.not_before:020d}:{row.task_key}", row.attempt))
+    found = rows.table(READY_BATCHES)
+    assert {(row.run_id, row.order_key, row.attempt) for row in found.values()} == listed
+    assert all(key[1].endswith(f":{row.not_before:020d}:{row.task_key}") for key, row in found.items())
+    for claim in rows.table(CLAIMS).values():
+        attempt = rows.table(ATTEMPTS)[claim.run_id, claim.task_key, f"{claim.attempt:06d}"]
+        assert claim.slot == (attempt.batch_id or claim.attempt_id)
+        alone = tasks[claim.run_id, claim.task_key].timeout_seconds
+        assert claim.timeout_seconds == (None if alone is None else alone * (attempt.batch_tasks or 1))
 
 
 def _check_timers(rows: Rows) -> None:

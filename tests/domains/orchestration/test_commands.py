@@ -19,7 +19,7 @@ from arco.domains.orchestration import (
     ConfirmDispatch,
     Outcome,
     PlanCreated,
-    ReapAttempt,
+    ReapAttempts,
     ReapWorker,
     RequestDispatch,
     RunTriggered,
@@ -250,8 +250,8 @@ def test_a_result_of_an_attempt_that_was_given_up_is_stale() -> None:
         done = finished(claim, await claimed_at(decider))
         with pytest.raises(Conflict, match="Drop this result"):
             await decider.decide(msgspec.structs.replace(done, attempt_id="another"))
-        assert len(await decider.decide(ReapAttempt(claim.attempt_id, "no heartbeat"))) == 1
-        assert await decider.decide(ReapAttempt(claim.attempt_id, "no heartbeat")) == []
+        assert len(await decider.decide(ReapAttempts((claim.attempt_id,), "no heartbeat"))) == 1
+        assert await decider.decide(ReapAttempts((claim.attempt_id,), "no heartbeat")) == []
         with pytest.raises(Conflict) as refused:
             await decider.decide(done)
         assert refused.value.details["code"] == "stale_attempt"

@@ -44,12 +44,14 @@ BEGIN = [triggered(CHAIN), planned(CHAIN, 0.5)]
 def test_inv_1_order_independence() -> None:
     """The log has one order, so no two folds differ in it. What remains of the guarantee: a finish before its claim,
     its plan or its trigger gives the same rows; times belong to the facts and not to their places."""
-    wide = plan_of({"A": (), "B": (), "C": (), "D": ("A", "B", "C")})
-    facts = [triggered(wide), planned(wide, 0.5), claim("A", 1), finish("A", 2), finish("B", 3), finish("C", 4)]
-    expected = fold(facts).all()
-    assert expected[READY_TASKS.name]
-    for order in itertools.permutations(facts):
-        assert fold(order).all() == expected
+    for batch in (1, 3):
+        wide = plan_of({"A": (), "B": (), "C": (), "D": ("A", "B", "C")}, batch=batch)
+        begun = claim("A", 1, together=("batch", 3))
+        facts = [triggered(wide), planned(wide, 0.5), begun, finish("A", 2), finish("B", 3), finish("C", 4)]
+        expected = fold(facts).all()
+        assert expected[READY_TASKS.name]
+        for order in itertools.permutations(facts):
+            assert fold(order).all() == expected
 
 
 def test_inv_2_duplicate_safety() -> None:
@@ -142,7 +144,9 @@ def test_ranks_rise_towards_the_end() -> None:
 
 def test_every_table_of_the_domain_takes_part_in_these_properties() -> None:
     chance = random.Random(7)
-    facts = [*BEGIN, claim("A", 1), finish("A", 2), claim("B", 3), finish("B", 4, outcome=Outcome.FAILED)]
+    plan = plan_of({"A": (), "B": ("A",), "C": ("A",)}, batch=2)
+    facts = [triggered(plan), planned(plan, 0.5), claim("A", 1), finish("A", 2)]
+    facts += [claim("B", 3), finish("B", 4, outcome=Outcome.FAILED)]
     facts += [dispatch("B", 5, 2), enqueue("B", 6, 2)]
     chance.shuffle(facts)
     empty = {table.name for table in ORCHESTRATION.tables if not fold(facts).table(table)}

@@ -8,7 +8,7 @@ from fastapi import Path, Query
 from arco.api._reading import Cursor, Limit, ReadsDep, TableRef
 from arco.api._routing import router
 from arco.api._writing import Writes, WritesDep
-from arco.catalog import Namer, View, list_columns, resolve_table, run_outputs, walk
+from arco.catalog import Namer, View, list_columns, resolve_table, run_outputs, table_or_asset, walk
 from arco.core import NotFound, fingerprint
 from arco.domains.lineage import AddLineageEdge, ColumnMapping, ColumnRef, DropLineageEdge, manual_edge_id
 from arco.wire import EdgeAdd, EdgeWritten, LineageGraph, RunOutputs, Written
@@ -27,13 +27,13 @@ async def get_lineage(
     ] = "both",
     depth: Annotated[int, Query(ge=0, le=1000, description="Hops at most; 0 for any number.")] = 0,
 ) -> LineageGraph:
-    """What a table is made of, and what is made of it. Cycles are walked once."""
-    found = await reads.catalog(lambda view: resolve_table(view, table))
+    """What a table or an asset is made of, and what is made of it. Cycles are walked once."""
+    found = await reads.catalog(lambda view: table_or_asset(view, table))
     known = replace(reads, strong=False, min_position=0)  # one look at each log is enough for one answer
 
     async def walked(catalog: View) -> LineageGraph:
         names = Namer(catalog)
-        return await reads.activity(lambda view: walk(view, found.id, direction, depth, names))
+        return await reads.activity(lambda view: walk(view, found, direction, depth, names))
 
     return await known.catalog(walked)
 

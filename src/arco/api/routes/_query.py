@@ -1,10 +1,10 @@
-"""SQL over `system.*` and over the data of tables, now or in the past."""
+"""SQL over `system.*` and over the data of tables and assets, now or in the past."""
 
 from fastapi import Request, Response
 
 from arco.api._reading import CallerDep, host_of
 from arco.api._routing import router
-from arco.catalog import CatalogResolver, Limits, SystemRelations, find_table, parse_as_of
+from arco.catalog import CatalogResolver, Limits, SystemRelations, find_asset, find_table, parse_as_of
 from arco.storage import Role
 from arco.wire import QueryColumn, QueryRequest, QueryResultInfo
 
@@ -31,9 +31,11 @@ async def run_query(request: Request, response: Response, caller: CallerDep, bod
         SystemRelations(catalog, activity),
         lambda path: find_table(catalog, path),
         activity,
+        lambda: workspace.logs["activity"].frozen(strong=False, min_position=activity.position),
         workspace.handle(Role.READER),
         workspace.runtime,
         limits.max_input_bytes,
+        lambda path: find_asset(catalog, path),
     )
     result = await request.app.state.sandbox.run(body.sql, resolver, limits)
     response.headers["Arco-Position"] = str(catalog.position)

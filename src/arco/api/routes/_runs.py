@@ -5,9 +5,10 @@ from typing import Annotated, Literal
 from fastapi import Path, Query, Request
 
 from arco.api._caller import Caller
-from arco.api._reading import CallerDep, Cursor, Limit, ReadsDep, host_of
+from arco.api._reading import CallerDep, Cursor, Limit, Reads, ReadsDep, host_of
 from arco.api._routing import router
 from arco.api._writing import Writes, WritesDep
+from arco.catalog import NOW
 from arco.core import NotFound
 from arco.domains.orchestration import RUNS, FailurePolicy, TriggerRun
 from arco.servo import (
@@ -15,11 +16,13 @@ from arco.servo import (
     Mode,
     RunRequest,
     Servo,
+    Watch,
     explain_run,
     list_runs,
     list_tasks,
     plan_info,
     run_detail,
+    run_progress,
     task_detail,
     trigger_fingerprint,
 )
@@ -31,6 +34,7 @@ from arco.wire import (
     RunCancel,
     RunDetail,
     RunExplanation,
+    RunProgress,
     RunRequestBody,
     RunSummary,
     RunTriggeredAnswer,
@@ -70,6 +74,9 @@ def _request(body: RunRequestBody, at: int) -> RunRequest:
         tags=body.tags,
         run_key=body.run_key,
         at=at,
+        window=body.window,
+        partition_keys=tuple(body.partition_keys),
+        batch=body.batch,
     )
 
 
@@ -137,6 +144,12 @@ async def get_run(reads: ReadsDep, run_id: RunId) -> RunDetail:
     return await reads.activity(lambda view: run_detail(view, run_id))
 
 
+@runs.get("/runs/{run_id}/progress")
+async def get_run_progress(reads: ReadsDep, run_id: RunId) -> RunProgress:
+    """How the tasks of a run stand, counted by asset."""
+    return await reads.activity(lambda view: run_progress(view, run_id))
+
+
 @runs.get("/runs/{run_id}/tasks")
 async def list_run_tasks(
     reads: ReadsDep,
@@ -146,13 +159,18 @@ async def list_run_tasks(
     limit: Limit = 100,
 ) -> Page[TaskSummary]:
     """The tasks of a run, in the order of their keys."""
-    return await reads.activity(lambda view: list_tasks(view, run_id, state, cursor, limit))
+    return await reads.activity(lambda view: list_tasks(view, run_id, state, cursor, limit, _watch(reads)))
 
 
 @runs.get("/runs/{run_id}/task")
 async def get_run_task(reads: ReadsDep, run_id: RunId, task: TaskKey) -> TaskDetail:
     """Show a task of a run with all its attempts."""
-    return await reads.activity(lambda view: task_detail(view, run_id, task))
+    return await reads.activity(lambda view: task_detail(view, run_id, task, _watch(reads)))
+
+
+def _watch(reads: Reads) -> Watch | None:
+    """What is known of attempts beside the log; of the past, nothing is."""
+    return reads.host.servo_of(reads.caller.scope).watch if reads.as_of is NOW else None
 
 
 @runs.get("/runs/{run_id}/logs")
@@ -169,9 +187,9 @@ async def get_task_log(
     if not tried:
         raise NotFound(f"the task {task} has no attempt {attempt or 1} yet; it has {len(detail.attempts)} so far")
     last = tried[-1]
-    part = await read_log(
-        reads.caller.workspace.handle(Role.READER), run_id, last.attempt_id, chunk, max_chunks=LOG_CHUNKS
-    )
+    # Those of a batch have one log.
+    kept = last.batch_id or last.attempt_id
+    part = await read_log(reads.caller.workspace.handle(Role.READER), run_id, kept, chunk, max_chunks=LOG_CHUNKS)
     # A worker that was given up told nobody how many chunks it wrote: then they end where one is missing.
     read_all = part.next_chunk < chunk + LOG_CHUNKS if last.log_chunks is None else part.next_chunk >= last.log_chunks
     return TaskLogPage(

@@ -66,7 +66,7 @@ class AsyncConnection:
         return self._parsed(await self._send(Call("GET", path, wanted)), answer)
 
     async def ask(self, path: str, body: Request, answer: type[Model]) -> Model:
-        """A POST that changes nothing."""
+        """A POST that changes nothing, or that may be sent again because it then finds less to do."""
         return self._parsed(await self._send(Call("POST", path, body=body)), answer)
 
     async def store(self, path: str, archive: bytes, answer: type[Model]) -> Model:

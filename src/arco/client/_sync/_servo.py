@@ -8,25 +8,38 @@ from arco.wire import (
     AssetDetail,
     AssetSummary,
     CodeStored,
+    CompactionAnswer,
+    CompactionRequest,
     Deployed,
     DeploymentInfo,
     DeployRequest,
     DynamicPartitionsChange,
     DynamicPartitionsInfo,
+    OrphansAnswer,
+    OrphansRequest,
     Page,
     PartitionInfo,
     PlanInfo,
     RerunRequest,
+    RetentionAnswer,
+    RetentionRequest,
     RollbackRequest,
     RunCancel,
     RunDetail,
     RunExplanation,
+    RunProgress,
     RunRequestBody,
     RunSummary,
     RunTriggeredAnswer,
+    StatisticsAnswer,
+    StatisticsRequest,
     TaskDetail,
     TaskLogPage,
     TaskSummary,
+    VersionDecided,
+    VersionDecision,
+    VersionDetail,
+    VersionInfo,
     Written,
 )
 
@@ -41,6 +54,8 @@ RunState = Literal["PENDING", "RUNNING", "CANCELLING", "SUCCEEDED", "FAILED", "C
 TaskState = Literal[
     "PLANNED", "BLOCKED", "READY", "DISPATCHED", "RUNNING", "RETRY_WAIT", "SKIPPED", "CANCELLED", "FAILED", "SUCCEEDED"
 ]
+VersionState = Literal["published", "blocked", "quarantined", "expired", "deleted"]
+HeldState = Literal["held", "blocked", "quarantined", "released", "expired", "all"]
 
 
 class ServoCalls(Calls):
@@ -79,6 +94,74 @@ class ServoCalls(Calls):
         """The partitions of an asset of which something is known: made, failed or quarantined."""
         path = path_of(f"{ASSETS}/{{asset}}/partitions", asset=asset)
         return Pages(self._connection, path, Page[PartitionInfo], {"limit": limit}, options)
+
+    # Versions
+
+    def list_asset_versions(
+        self,
+        asset: str,
+        *,
+        partition: str | None = None,
+        status: VersionState | None = None,
+        limit: int | None = None,
+        **options: Unpack[Reading],
+    ) -> Pages[VersionInfo]:
+        """The versions of an asset, newest first."""
+        path = path_of(f"{ASSETS}/{{asset}}/versions", asset=asset)
+        query: Query = {"partition": partition, "status": status, "limit": limit}
+        return Pages(self._connection, path, Page[VersionInfo], query, options)
+
+    def get_asset_version(self, asset: str, version: str, **options: Unpack[Reading]) -> VersionDetail:
+        """A version, by its materialization id: how it stands and why, its checks, its files, what was made of it."""
+        path = path_of(f"{ASSETS}/{{asset}}/versions/{{version}}", asset=asset, version=version)
+        return self._connection.read(path, VersionDetail, {}, options)
+
+    def list_quarantine(
+        self,
+        *,
+        asset: str | None = None,
+        partition: str | None = None,
+        status: HeldState | None = None,
+        limit: int | None = None,
+        **options: Unpack[Reading],
+    ) -> Pages[VersionInfo]:
+        """The versions that are held back, or were; what was held back last comes first."""
+        query: Query = {"asset": asset, "partition": partition, "status": status, "limit": limit}
+        return Pages(self._connection, "/api/v1/quarantine", Page[VersionInfo], query, options)
+
+    def quarantine_version(
+        self, asset: str, version: str, request: VersionDecision, **options: Unpack[Writing]
+    ) -> VersionDecided:
+        """Put a version into quarantine: the last good one is current again, and nothing new reads this one."""
+        path = path_of(f"{ASSETS}/{{asset}}/versions/{{version}}/quarantine", asset=asset, version=version)
+        return self._connection.write("POST", path, VersionDecided, options, body=request, log=ACTIVITY)
+
+    def release_version(
+        self, asset: str, version: str, request: VersionDecision, **options: Unpack[Writing]
+    ) -> VersionDecided:
+        """Release a version that is quarantined or blocked: it may be current again."""
+        path = path_of(f"{ASSETS}/{{asset}}/versions/{{version}}/release", asset=asset, version=version)
+        return self._connection.write("POST", path, VersionDecided, options, body=request, log=ACTIVITY)
+
+    # Maintenance
+
+    def apply_retention(self, request: RetentionRequest) -> RetentionAnswer:
+        """Let versions expire that the policy does not keep; `next_cursor` of the answer leads on."""
+        return self._connection.ask("/api/v1/maintenance/retention", request, RetentionAnswer)
+
+    def remove_orphan_files(self, request: OrphansRequest) -> OrphansAnswer:
+        """Remove files that belong to no version; `next_cursor` of the answer leads on."""
+        return self._connection.ask("/api/v1/maintenance/orphans", request, OrphansAnswer)
+
+    def refresh_file_statistics(self, request: StatisticsRequest) -> StatisticsAnswer:
+        """Read footers of current versions again; `next_cursor` of the answer leads on."""
+        return self._connection.ask("/api/v1/maintenance/statistics", request, StatisticsAnswer)
+
+    def compact_data_files(self, request: CompactionRequest) -> CompactionAnswer:
+        """Merge small files of current versions; `next_cursor` of the answer leads on."""
+        return self._connection.ask("/api/v1/maintenance/compaction", request, CompactionAnswer)
+
+    # Dynamic partitions
 
     def list_dynamic_partitions(
         self, name: str, *, cursor: str | None = None, limit: int = 1000, **options: Unpack[Reading]
@@ -119,6 +202,11 @@ class ServoCalls(Calls):
 
     def get_run(self, run_id: str, **options: Unpack[Reading]) -> RunDetail:
         return self._connection.read(path_of(f"{RUNS}/{{run_id}}", run_id=run_id), RunDetail, {}, options)
+
+    def get_run_progress(self, run_id: str, **options: Unpack[Reading]) -> RunProgress:
+        """How the tasks of a run stand, counted by asset."""
+        path = path_of(f"{RUNS}/{{run_id}}/progress", run_id=run_id)
+        return self._connection.read(path, RunProgress, {}, options)
 
     def list_run_tasks(
         self, run_id: str, state: TaskState | None = None, *, limit: int | None = None, **options: Unpack[Reading]

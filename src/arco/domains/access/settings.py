@@ -20,6 +20,10 @@ _ALL = (
     Setting("query.max_input_bytes", 256 << 20, 1 << 20, 4 << 30, "bytes of tables a query may read"),
     Setting("query.max_seconds", 30, 1, 600, "seconds a query may run"),
     Setting("servo.max_concurrent_tasks", 64, 1, 10_000, "tasks that may run at once in the workspace"),
+    Setting("retention.min_days", 7, 1, 3_650, "days for which every version of a partition is kept"),
+    Setting("retention.min_versions", 2, 1, 1_000, "good versions of a partition that are kept however old they are"),
+    Setting("retention.max_versions", 100, 1, 100_000, "good versions of a partition that are kept at the most"),
+    Setting("retention.grace_hours", 24, 1, 8_760, "hours between the end of a version and that of its files"),
     Setting("rate.requests_per_minute", 6_000, 1, 1_000_000, "requests a minute that one identity may send"),
 )
 

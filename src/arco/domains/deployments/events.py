@@ -4,6 +4,8 @@ The events of one deploy stand together in one segment, `CodeDeployed` last. It 
 so that whoever plans or runs reads one object and no events.
 """
 
+from typing import Any
+
 import msgspec
 
 from arco.assets import AssetDefinition
@@ -72,7 +74,15 @@ class PartitionsDropped(Fact, frozen=True):
     keys: tuple[str, ...]
 
 
-ASSET_DEFINED = EventType("AssetDefined", AssetDefined)
+def _with_engine(payload: dict[str, Any]) -> dict[str, Any]:
+    """Version 2 has rules as checks and says which engine makes an asset: Spark makes queries, Python made the rest."""
+    definition = payload["definition"]
+    if definition.get("kind") != "sql":
+        return payload
+    return {**payload, "definition": {**definition, "engine": "spark"}}
+
+
+ASSET_DEFINED = EventType("AssetDefined", AssetDefined, version=2, upcasters={1: _with_engine})
 ASSET_REMOVED = EventType("AssetRemoved", AssetRemoved)
 CODE_DEPLOYED = EventType("CodeDeployed", CodeDeployed, audit=("DeployAssets", "deployment"))
 CODE_ROLLED_BACK = EventType("CodeRolledBack", CodeDeployed, audit=("RollbackDeployment", "deployment"))

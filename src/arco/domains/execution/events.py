@@ -1,5 +1,5 @@
-"""Events of execution: what became of an attempt to build a version of a partition, and what somebody saw of data that
-others build. Times are microseconds.
+"""Events of execution: what became of an attempt to build a version of a partition, what somebody decided about a
+version, and what somebody saw of data that others build. Times are microseconds.
 
 Structs without garbage collection and tuples instead of lists: a replica holds millions of these, and a collector that
 walks them halved the rate of the fold (docs/measurements.md).
@@ -9,19 +9,35 @@ from typing import Annotated
 
 import msgspec
 
-from arco.log import EventType, Instant
+from arco.log import EventType, Instant, unchanged
 
 __all__ = [
     "ASSET_OBSERVED",
     "EVENTS",
+    "FILES_COMPACTED",
+    "MATERIALIZATIONS_DELETED",
+    "MATERIALIZATIONS_EXPIRED",
     "MATERIALIZATION_COMPLETED",
     "MATERIALIZATION_FAILED",
+    "MATERIALIZATION_QUARANTINED",
+    "MATERIALIZATION_RELEASED",
+    "MAX_EXPIRED",
+    "STATISTICS_REFRESHED",
     "AssetObserved",
     "ColumnStats",
     "DataFile",
+    "FilesCompacted",
     "MaterializationCompleted",
     "MaterializationFailed",
+    "MaterializationQuarantined",
+    "MaterializationReleased",
+    "MaterializationsDeleted",
+    "MaterializationsExpired",
+    "StatisticsRefreshed",
 ]
+
+MAX_EXPIRED = 500
+"""Versions that one event expires or deletes: the audit shows the row of each before and after."""
 
 
 Name = Annotated[str, msgspec.Meta(min_length=1)]
@@ -66,6 +82,8 @@ class MaterializationCompleted(msgspec.Struct, frozen=True, omit_defaults=True, 
     schema_version: int | None = None
     inputs_fingerprint: str = ""
     """Hash of the versions it was made of; empty if that is not known."""
+    plan: str = ""
+    """How Spark made it in a batch: `together`, or why each partition had a plan of its own. Else empty."""
 
 
 class MaterializationFailed(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True, gc=False):
@@ -77,6 +95,55 @@ class MaterializationFailed(msgspec.Struct, frozen=True, omit_defaults=True, for
     task_id: str
     error: str
     failed_at: Instant
+
+
+class MaterializationQuarantined(msgspec.Struct, frozen=True, forbid_unknown_fields=True, gc=False):
+    """Somebody put a version into quarantine. It stays there until somebody releases it, whatever checks say later."""
+
+    asset_id: Name
+    materialization_id: Name
+    reason: Name
+
+
+class MaterializationReleased(msgspec.Struct, frozen=True, forbid_unknown_fields=True, gc=False):
+    """Somebody vouches for a version that checks or somebody else held back. No check holds it back again."""
+
+    asset_id: Name
+    materialization_id: Name
+    reason: Name
+
+
+class MaterializationsExpired(msgspec.Struct, frozen=True, forbid_unknown_fields=True, gc=False):
+    """Nothing reads these versions any more; their files go after a time of grace."""
+
+    asset_id: Name
+    materialization_ids: Annotated[tuple[Name, ...], msgspec.Meta(min_length=1, max_length=MAX_EXPIRED)]
+
+
+class MaterializationsDeleted(msgspec.Struct, frozen=True, forbid_unknown_fields=True, gc=False):
+    """The files of these versions are nobody's any more, so whoever collects may delete them."""
+
+    asset_id: Name
+    materialization_ids: Annotated[tuple[Name, ...], msgspec.Meta(min_length=1, max_length=MAX_EXPIRED)]
+
+
+class StatisticsRefreshed(msgspec.Struct, frozen=True, forbid_unknown_fields=True, gc=False):
+    """What the footers of files of a version say now. It changes no total: those are what the version was told with."""
+
+    asset_id: Name
+    materialization_id: Name
+    files: Annotated[tuple[DataFile, ...], msgspec.Meta(min_length=1)]
+
+
+class FilesCompacted(msgspec.Struct, frozen=True, forbid_unknown_fields=True, gc=False):
+    """The rows of a version lie in other files now: the same rows, in the same order, with the same columns."""
+
+    asset_id: Name
+    materialization_id: Name
+    compaction_id: Name
+    """What wrote the new files."""
+    files: Annotated[tuple[DataFile, ...], msgspec.Meta(min_length=1)]
+    """All files of the version from now on, in the order of its rows."""
 
 
 class AssetObserved(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True, gc=False):
@@ -98,11 +165,40 @@ class AssetObserved(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unkn
 
 
 MATERIALIZATION_COMPLETED = EventType(
-    "MaterializationCompleted", MaterializationCompleted, recordable=True, time=lambda event: event.completed_at
+    "MaterializationCompleted",
+    MaterializationCompleted,
+    2,
+    {1: unchanged},
+    recordable=True,
+    time=lambda event: event.completed_at,
 )
 MATERIALIZATION_FAILED = EventType(
     "MaterializationFailed", MaterializationFailed, recordable=True, time=lambda event: event.failed_at
 )
 ASSET_OBSERVED = EventType("AssetObserved", AssetObserved, recordable=True, time=lambda event: event.observed_at)
+MATERIALIZATION_QUARANTINED = EventType(
+    "MaterializationQuarantined", MaterializationQuarantined, audit=("QuarantinePartition", "materialization")
+)
+MATERIALIZATION_RELEASED = EventType(
+    "MaterializationReleased", MaterializationReleased, audit=("UnquarantinePartition", "materialization")
+)
+MATERIALIZATIONS_EXPIRED = EventType(
+    "MaterializationsExpired", MaterializationsExpired, audit=("ExpireVersions", "asset")
+)
+MATERIALIZATIONS_DELETED = EventType(
+    "MaterializationsDeleted", MaterializationsDeleted, audit=("DeleteVersions", "asset")
+)
+STATISTICS_REFRESHED = EventType("StatisticsRefreshed", StatisticsRefreshed)
+FILES_COMPACTED = EventType("FilesCompacted", FilesCompacted, audit=("CompactFiles", "materialization"))
 
-EVENTS = (MATERIALIZATION_COMPLETED, MATERIALIZATION_FAILED, ASSET_OBSERVED)
+EVENTS = (
+    MATERIALIZATION_COMPLETED,
+    MATERIALIZATION_FAILED,
+    MATERIALIZATION_QUARANTINED,
+    MATERIALIZATION_RELEASED,
+    MATERIALIZATIONS_EXPIRED,
+    MATERIALIZATIONS_DELETED,
+    STATISTICS_REFRESHED,
+    FILES_COMPACTED,
+    ASSET_OBSERVED,
+)

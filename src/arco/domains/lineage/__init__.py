@@ -2,6 +2,7 @@
 
 from arco.domains.lineage.columns import (
     CaptureMethod,
+    ColumnInfluence,
     ColumnLineage,
     ColumnMapping,
     ColumnRef,
@@ -41,6 +42,7 @@ __all__ = [
     "LINEAGE_UPSTREAM",
     "AddLineageEdge",
     "CaptureMethod",
+    "ColumnInfluence",
     "ColumnLineage",
     "ColumnMapping",
     "ColumnRef",

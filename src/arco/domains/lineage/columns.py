@@ -10,6 +10,7 @@ import msgspec
 
 __all__ = [
     "CaptureMethod",
+    "ColumnInfluence",
     "ColumnLineage",
     "ColumnMapping",
     "ColumnRef",
@@ -63,6 +64,8 @@ class TransformType(StrEnum):
     WINDOW = "WINDOW"
     JOIN = "JOIN"
     FILTER = "FILTER"
+    GROUP_BY = "GROUP_BY"
+    SORT = "SORT"
     UNKNOWN = "UNKNOWN"
 
 
@@ -76,6 +79,15 @@ class ColumnMapping(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unkn
     source_columns: tuple[ColumnRef, ...]
     transform_type: TransformType = TransformType.UNKNOWN
     mapping_confidence: Confidence = Confidence.HIGH
+    reason: str | None = None
+    """Why it is not sure."""
+
+
+class ColumnInfluence(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True, gc=False):
+    """Columns of the source that decide which rows the target has, and so about all of its columns."""
+
+    source_columns: tuple[ColumnRef, ...]
+    transform_type: TransformType
 
 
 class ColumnLineage(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True, gc=False):
@@ -86,6 +98,9 @@ class ColumnLineage(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unkn
     """Which part of the target's columns is mapped with at least medium confidence."""
     mappings: tuple[ColumnMapping, ...]
     unmapped_columns: tuple[ColumnRef, ...] = ()
+    influences: tuple[ColumnInfluence, ...] | None = None
+    reason: str | None = None
+    """What was lost on the way, in words."""
 
 
 def is_stronger(one: ColumnLineage, other: ColumnLineage) -> bool | None:

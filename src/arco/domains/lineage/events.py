@@ -11,7 +11,7 @@ import msgspec
 
 from arco.core import AssetId, Ulid, dependency_fingerprint, edge_id, fingerprint
 from arco.domains.lineage.columns import ColumnLineage
-from arco.log import EventType, Instant
+from arco.log import EventType, Instant, unchanged
 
 __all__ = [
     "EVENTS",
@@ -61,6 +61,8 @@ class EdgeRecord(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown
     rows_read: Count | None = None
     rows_written: Count | None = None
     column_lineage: ColumnLineage | None = None
+    code_version: str = ""
+    """Of the target, when the task ran; empty if nobody says. Then columns are what that code makes them of."""
 
     @property
     def dependency(self) -> tuple[str, str, str, str, str]:
@@ -119,8 +121,12 @@ def execution_id(run_id: str, task_id: str, edge: str) -> str:
     return f"exec_{fingerprint([run_id, task_id, edge])[:32]}"
 
 
-LINEAGE_RECORDED = EventType("LineageRecorded", LineageRecorded, recordable=True, time=lambda event: event.completed_at)
-LINEAGE_EDGE_ADDED = EventType("LineageEdgeAdded", LineageEdgeAdded, audit=("AddLineageEdge", "lineage_edge"))
+LINEAGE_RECORDED = EventType(
+    "LineageRecorded", LineageRecorded, 2, {1: unchanged}, recordable=True, time=lambda event: event.completed_at
+)
+LINEAGE_EDGE_ADDED = EventType(
+    "LineageEdgeAdded", LineageEdgeAdded, 2, {1: unchanged}, audit=("AddLineageEdge", "lineage_edge")
+)
 LINEAGE_EDGE_DROPPED = EventType("LineageEdgeDropped", LineageEdgeDropped, audit=("DropLineageEdge", "lineage_edge"))
 
 EVENTS = (LINEAGE_RECORDED, LINEAGE_EDGE_ADDED, LINEAGE_EDGE_DROPPED)

@@ -88,11 +88,12 @@ def _fold_use(group: Group, item: Input, event: LineageRecorded, record: EdgeRec
 def _note_edge(group: Group, item: Input, event: LineageRecorded, record: EdgeRecord, identity: EdgeIdentity) -> None:
     before: LineageEdge | None = group.get(LINEAGE_EDGES, identity.edge_id)
     row = before or _new_edge(item, record, identity)
-    if record.column_lineage is not None and _is_better(record.column_lineage, event.completed_at, row):
+    if record.column_lineage is not None and _is_better(record, record.column_lineage, event.completed_at, row):
         row = msgspec.structs.replace(
             row,
             recorded_lineage=record.column_lineage,
             recorded_lineage_at=event.completed_at,
+            recorded_lineage_code=record.code_version or None,
             column_lineage=row.manual_lineage or record.column_lineage,
         )
     row = msgspec.structs.replace(row, recorded=True)
@@ -100,10 +101,14 @@ def _note_edge(group: Group, item: Input, event: LineageRecorded, record: EdgeRe
         group.put(LINEAGE_EDGES, msgspec.structs.replace(row, updated_at=item.received))
 
 
-def _is_better(lineage: ColumnLineage, time: int, row: LineageEdge) -> bool:
+def _is_better(record: EdgeRecord, lineage: ColumnLineage, time: int, row: LineageEdge) -> bool:
     known, known_at = row.recorded_lineage, row.recorded_lineage_at
     if known is None or known_at is None:
         return True
+    of_code, known_of_code = bool(record.code_version), row.recorded_lineage_code is not None
+    if of_code or known_of_code:
+        # Each tells the best that is known of its code: what is said by hand in older code holds no longer.
+        return time >= known_at if of_code and known_of_code else of_code
     stronger = is_stronger(lineage, known)
     return time >= known_at if stronger is None else stronger
 

@@ -43,10 +43,12 @@ class LineageEdge(msgspec.Struct, frozen=True, gc=False):
     """What holds: what was said by hand, else what tasks reported."""
     manual_lineage: ColumnLineage | None
     recorded_lineage: ColumnLineage | None
-    """Of all that tasks reported the strongest, of equally strong ones the newest."""
+    """The newest of those that say which code they are of; else the strongest, of equally strong ones the newest."""
     recorded_lineage_at: Time | None
     created_at: Time
     updated_at: Time
+    recorded_lineage_code: str | None = None
+    """The code version that `recorded_lineage` is of; None if nobody said."""
 
 
 class EdgeMetadata(msgspec.Struct, frozen=True, gc=False):

@@ -1,4 +1,5 @@
-"""Whether a plan can be carried out: every task can begin once what it depends on has succeeded."""
+"""Whether a plan can be carried out: every task can begin once what it depends on has succeeded, and what runs together
+is of one kind."""
 
 from collections.abc import Iterable
 
@@ -30,6 +31,7 @@ def check_plan(plan: Plan) -> None:
             writers[place] = task.task_key
     for task in tasks.values():
         _check_upstream(task, tasks)
+    _check_batches(plan)
 
 
 def _check_upstream(task: Task, tasks: dict[str, Task]) -> None:
@@ -44,6 +46,21 @@ def _check_upstream(task: Task, tasks: dict[str, Task]) -> None:
             f"the task {task.task_key} of stage {task.stage} depends on {_some(early)} of the same or a later stage; "
             "a task's stage is greater than those of all it depends on, so there can be no cycle"
         )
+
+
+def _check_batches(plan: Plan) -> None:
+    first: dict[str, Task] = {}
+    for task in plan.tasks:
+        if not task.batch:
+            continue
+        if ":" in task.batch:
+            raise Invalid(f"the batch {task.batch!r} of the plan has a colon in its name; choose another name")
+        other = first.setdefault(task.batch, task)
+        if (other.unit, other.stage) != (task.unit, task.stage):
+            raise Invalid(
+                f"the tasks {other.task_key} and {task.task_key} of the plan are both in the batch {task.batch}; a "
+                "batch has tasks of one unit and one stage"
+            )
 
 
 def _some(keys: Iterable[str]) -> str:

@@ -14,7 +14,7 @@ __all__ = [
     "ClaimTasks",
     "ConfirmDispatch",
     "FinishTask",
-    "ReapAttempt",
+    "ReapAttempts",
     "ReapWorker",
     "RequestDispatch",
     "TriggerRun",
@@ -61,26 +61,28 @@ class TriggerRun(_Command, frozen=True):
     priority: Priority = 0
     tags: dict[str, str] = {}
     partitions: dict[str, str] = {}
+    window: str = ""
+    batch: Count = 0
 
 
 class ClaimTasks(_Command, frozen=True):
-    """A worker takes what may begin now: as many tasks as it has free slots for, at most."""
+    """A worker takes what may begin now: as many tasks and batches as it has free slots for, at most."""
 
     worker: Id
     session: Id
     slots: Annotated[int, msgspec.Meta(ge=1, le=1_000)]
     capacity: Some
-    """Tasks that may run at once in the whole workspace."""
+    """Tasks and batches that may run at once in the whole workspace."""
 
 
 class FinishTask(TaskFinished, frozen=True):
     """An attempt ended and this is what came of it. Valid only as long as the attempt runs, and once."""
 
 
-class ReapAttempt(_Command, frozen=True):
-    """Give up an attempt of which nothing is heard any more."""
+class ReapAttempts(_Command, frozen=True):
+    """Give up attempts of which nothing is heard any more: those of a batch together, so that they go on together."""
 
-    attempt_id: Id
+    attempt_ids: Annotated[tuple[Id, ...], msgspec.Meta(min_length=1)]
     reason: Id
 
 

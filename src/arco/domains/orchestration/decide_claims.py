@@ -1,18 +1,18 @@
 """Deciders of attempts: claim, give up; and of dispatches into queues outside.
 
 `claims` and `active_runs` are the few rows of the workspace that a claim needs, and of each run it reads no more ready
-tasks than it can take.
+tasks than it can take. A batch is taken as a whole, as far as its tasks are ready, and counts as one: it does not wait
+until more of it is. What was lost before is taken in smaller parts (`retry`).
 """
 
-from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 
 from arco.core import Conflict, NotFound
 from arco.domains.orchestration.commands import (
     STALE_ATTEMPT,
     ClaimTasks,
     ConfirmDispatch,
-    ReapAttempt,
+    ReapAttempts,
     ReapWorker,
     RequestDispatch,
 )
@@ -32,12 +32,14 @@ from arco.domains.orchestration.tables import (
     ACTIVE_RUNS,
     CLAIMS,
     DISPATCH_OUTBOX,
+    READY_BATCHES,
     READY_TASKS,
     TASKS,
     WORKSPACE,
     ActiveRunRow,
     ClaimRow,
     DispatchRow,
+    ReadyBatchRow,
     ReadyTaskRow,
     RunState,
     TaskRow,
@@ -45,7 +47,7 @@ from arco.domains.orchestration.tables import (
 from arco.log import NewEvent
 from arco.state import Decision, View, new_event
 
-__all__ = ["claim_tasks", "confirm_dispatch", "known_task", "reap_attempt", "reap_worker", "request_dispatch"]
+__all__ = ["claim_tasks", "confirm_dispatch", "known_task", "reap_attempts", "reap_worker", "request_dispatch"]
 
 _PAGE = 100
 
@@ -57,30 +59,93 @@ async def known_task(view: View, run_id: str, task_key: str) -> TaskRow:
     return row
 
 
+Ready = ReadyTaskRow | ReadyBatchRow
+
+
 async def claim_tasks(command: ClaimTasks, view: View, decision: Decision) -> list[NewEvent]:
     claims: list[ClaimRow] = await view.rows(CLAIMS, WORKSPACE)
-    free = min(command.slots, command.capacity - len(claims))
-    running = Counter(claim.run_id for claim in claims)
+    free = min(command.slots, command.capacity - len({claim.slot for claim in claims}))
+    running: dict[str, set[str]] = {}
+    for claim in claims:
+        running.setdefault(claim.run_id, set()).add(claim.slot)
     events: list[NewEvent] = []
     if free <= 0:
         return events
     async for run in _runs(view):
-        room = free - len(events)
+        room = free
         if run.max_parallelism:
-            room = min(room, run.max_parallelism - running[run.run_id])
+            room = min(room, run.max_parallelism - len(running.get(run.run_id, ())))
         if room <= 0 or run.state != RunState.RUNNING:
             continue
-        ready: list[ReadyTaskRow] = await view.page(READY_TASKS, run.run_id, None, room)
-        for task in ready:
-            # They are in the order of the time from which on they may begin.
-            if task.not_before > decision.received:
-                break
-            attempt_id = decision.new_id(f"attempt:{len(events)}")
-            event = TaskClaimed(task.run_id, task.task_key, task.attempt, attempt_id, command.worker, command.session)
-            events.append(new_event(TASK_CLAIMED, event, subject=task.run_id))
-        if len(events) == free:
+        for batch in await _batches(view, run.run_id, room, decision.received):
+            events += _claimed(command, decision, batch, len(events))
+            free -= 1
+        if not free:
             break
     return events
+
+
+def _claimed(command: ClaimTasks, decision: Decision, batch: Sequence[Ready], index: int) -> list[NewEvent]:
+    """The events that claim some tasks together, the first of them being the so many-th of the command."""
+    ids = [decision.new_id(f"attempt:{number}") for number in range(index, index + len(batch))]
+    batch_id = ids[0] if len(ids) > 1 else ""
+    return [
+        new_event(
+            TASK_CLAIMED,
+            TaskClaimed(
+                task.run_id,
+                task.task_key,
+                task.attempt,
+                attempt_id,
+                command.worker,
+                command.session,
+                batch_id,
+                len(ids),
+            ),
+            subject=task.run_id,
+        )
+        for task, attempt_id in zip(batch, ids, strict=True)
+    ]
+
+
+async def _batches(view: View, run_id: str, room: int, now: int) -> list[Sequence[Ready]]:
+    """What of a run may begin now, in its order: tasks that are alone, and batches."""
+    found: list[Sequence[Ready]] = []
+    taken: set[str] = set()
+    after: tuple[str, str] | None = None
+    limit = room
+    while len(found) < room:
+        rows: list[ReadyTaskRow] = await view.page(READY_TASKS, run_id, after, limit)
+        for row in rows:
+            # They are in the order of the time from which on they may begin.
+            if row.not_before > now or len(found) == room:
+                return found
+            if row.task_key not in taken:
+                batch = [row] if row.batch_key is None else await _together(view, row, taken, now)
+                taken |= {task.task_key for task in batch}
+                found.append(batch)
+        if len(rows) < limit:
+            break
+        after, limit = (run_id, rows[-1].order_key), _PAGE
+    return found
+
+
+async def _together(view: View, first: ReadyTaskRow, taken: set[str], now: int) -> Sequence[Ready]:
+    """A task and those that may be claimed with it, as many as may be."""
+    prefix, limit = f"{first.batch_key}:", first.batch_limit or 1
+    found: list[Ready] = []
+    after = (first.run_id, prefix)
+    while len(found) < limit:
+        rows: list[ReadyBatchRow] = await view.page(READY_BATCHES, first.run_id, after, limit)
+        for row in rows:
+            if not row.order_key.startswith(prefix) or row.not_before > now or len(found) == limit:
+                return found
+            if row.task_key not in taken:
+                found.append(row)
+        if len(rows) < limit:
+            break
+        after = (first.run_id, rows[-1].order_key)
+    return found
 
 
 async def _runs(view: View) -> AsyncIterator[ActiveRunRow]:
@@ -95,9 +160,9 @@ async def _runs(view: View) -> AsyncIterator[ActiveRunRow]:
         after = found[-1].order_key
 
 
-async def reap_attempt(command: ReapAttempt, view: View, decision: Decision) -> list[NewEvent]:
-    claim: ClaimRow | None = await view.get(CLAIMS, WORKSPACE, command.attempt_id)
-    return [_reap(claim, command.reason)] if claim is not None else []
+async def reap_attempts(command: ReapAttempts, view: View, decision: Decision) -> list[NewEvent]:
+    found = [await view.get(CLAIMS, WORKSPACE, attempt_id) for attempt_id in dict.fromkeys(command.attempt_ids)]
+    return [_reap(claim, command.reason) for claim in found if claim is not None]
 
 
 async def reap_worker(command: ReapWorker, view: View, decision: Decision) -> list[NewEvent]:

@@ -101,12 +101,14 @@ def _check_outcome(command: FinishTask) -> None:
 def _check_parts(command: FinishTask, task: TaskRow, plan: PlanTaskRow, claimed_at: int) -> None:
     """Every fact in the event is about this attempt and what it was planned to write."""
     planned = {(output.asset_id, output.partition_id) for output in plan.outputs}
+    read = {(given.asset_id, pin.partition_id) for given in plan.inputs if given.is_source for pin in given.pins}
     versions = {asset_id: materialization_id(claimed_at, command.attempt_id, asset_id) for asset_id, _ in planned}
     parts: list[_Part] = [*command.outputs, *command.failed, *command.checks]
     _check_same("run_id", command.run_id, [part.run_id for part in (*parts, *command.observations)])
     _check_same("task_id", task.task_id, [part.task_id for part in parts])
-    done: list[_Part | AssetObserved] = [*command.outputs, *command.observations]
-    for part in (*parts, *command.observations):
+    seen = [part for part in command.observations if (part.asset_id, part.partition_id) not in read]
+    done: list[_Part | AssetObserved] = [*command.outputs, *seen]
+    for part in (*parts, *seen):
         if (part.asset_id, part.partition_id) not in planned:
             raise Invalid(
                 f"the task {task.task_key} was not planned to write the partition {part.partition_id} of "

@@ -6,7 +6,7 @@ from arco.domains.orchestration import commands
 from arco.domains.orchestration.decide_claims import (
     claim_tasks,
     confirm_dispatch,
-    reap_attempt,
+    reap_attempts,
     reap_worker,
     request_dispatch,
 )
@@ -21,7 +21,7 @@ _DECIDERS: tuple[tuple[type[msgspec.Struct], Decider], ...] = (
     (commands.CancelRun, cancel_run),
     (commands.ClaimTasks, claim_tasks),
     (commands.FinishTask, finish_task),
-    (commands.ReapAttempt, reap_attempt),
+    (commands.ReapAttempts, reap_attempts),
     (commands.ReapWorker, reap_worker),
     (commands.RequestDispatch, request_dispatch),
     (commands.ConfirmDispatch, confirm_dispatch),

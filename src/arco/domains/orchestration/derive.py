@@ -2,7 +2,7 @@
 
 - `derive_task`: a task's row from its plan, the edges into it, its newest attempt and its run.
 - `Edge`, `edge_of`: what a task means to those that depend on it.
-- `ready_row`, `retry_timer`, `claim_of`: rows of other tables that follow from a task's row.
+- `ready_row`, `ready_batch_row`, `retry_timer`, `claim_of`: rows of other tables that follow from a task's row.
 - `derive_run`, `timeout_timer`, `active_run_of`: the same for runs.
 
 A task that failed *by itself* ran out of tries; one whose next try its run prevented keeps `retry_not_before`.
@@ -14,7 +14,7 @@ from arco.assets import GatingAction
 from arco.core import SECOND
 from arco.domains.orchestration.events import CancelKind, FailureCategory, FailurePolicy, Outcome, TaskFinished
 from arco.domains.orchestration.ids import cloud_task_id, retry_timer_id, timeout_timer_id
-from arco.domains.orchestration.retry import MAX_LOSSES, retry_at
+from arco.domains.orchestration.retry import batch_limit, most_losses, retry_at
 from arco.domains.orchestration.tables import (
     WORKSPACE,
     ActiveRunRow,
@@ -22,6 +22,7 @@ from arco.domains.orchestration.tables import (
     AttemptState,
     ClaimRow,
     PlanTaskRow,
+    ReadyBatchRow,
     ReadyTaskRow,
     Resolution,
     RunRow,
@@ -52,6 +53,7 @@ __all__ = [
     "failed_by_itself",
     "failure_order",
     "fired_timer",
+    "ready_batch_row",
     "ready_key",
     "ready_row",
     "retry_timer",
@@ -148,7 +150,7 @@ def derive_task(run: RunRow, plan: PlanTaskRow | None, base: TaskRow, standing: 
     elif newest is None:
         outcome = _not_begun(run, plan, standing)
     else:
-        outcome = _begun(run, plan, newest, standing)
+        outcome = _begun(run, plan, newest, standing, most_losses(base.batch_size))
     at = newest if newest is not None else NO_ATTEMPT
     updated_at = plan.planned_at if plan is not None else 0
     for time in (standing.ready_at, at.claimed_at, at.ended_at, outcome.ended_at):
@@ -187,6 +189,10 @@ def derive_task(run: RunRow, plan: PlanTaskRow | None, base: TaskRow, standing: 
         outcome.reason,
         at.gate,
         updated_at,
+        base.batch,
+        base.batch_size,
+        at.batch_id,
+        at.batch_tasks,
     )
 
 
@@ -205,14 +211,14 @@ def _not_begun(run: RunRow, plan: PlanTaskRow, standing: Standing) -> _Outcome:
     return _Outcome(DISPATCHED if standing.dispatched else READY, None, plan.reason)
 
 
-def _begun(run: RunRow, plan: PlanTaskRow, newest: AttemptRow, standing: Standing) -> _Outcome:
+def _begun(run: RunRow, plan: PlanTaskRow, newest: AttemptRow, standing: Standing, losses: int) -> _Outcome:
     state, ended_at = newest.state, newest.ended_at
     if ended_at is None:
         return _Outcome(RUNNING, None, plan.reason)
     if state in (SUCCEEDED, CANCELLED):
         return _Outcome(state, ended_at, plan.reason)
     if state == REAPED:
-        is_final = standing.losses >= MAX_LOSSES
+        is_final = standing.losses >= losses
     else:
         is_final = not newest.retryable or standing.failures > plan.retry_count
     if is_final:
@@ -268,7 +274,17 @@ def ready_row(task: TaskRow) -> ReadyTaskRow | None:
         return None
     not_before = task.retry_not_before if task.retry_not_before is not None else task.ready_at or 0
     ready_at = task.ready_at if task.ready_at is not None else not_before
-    return ReadyTaskRow(task.run_id, order, task.task_key, task.attempt + 1, not_before, ready_at)
+    limit = batch_limit(task.batch_size, task.losses) if task.batch is not None else 1
+    together = (f"{task.batch}:{task.losses:03d}", limit) if limit > 1 else (None, None)
+    return ReadyTaskRow(task.run_id, order, task.task_key, task.attempt + 1, not_before, ready_at, *together)
+
+
+def ready_batch_row(ready: ReadyTaskRow | None) -> ReadyBatchRow | None:
+    """The same among those that it may be claimed with."""
+    if ready is None or ready.batch_key is None:
+        return None
+    order = f"{ready.batch_key}:{ready.not_before:020d}:{ready.task_key}"
+    return ReadyBatchRow(ready.run_id, order, ready.task_key, ready.attempt, ready.not_before)
 
 
 def retry_timer(task: TaskRow | None) -> TimerRow | None:
@@ -314,7 +330,8 @@ def claim_of(task: TaskRow | None) -> ClaimRow | None:
         task.session,
         task.started_at,
         task.heartbeat_seconds,
-        task.timeout_seconds,
+        None if task.timeout_seconds is None else task.timeout_seconds * (task.batch_tasks or 1),
+        task.batch_id,
     )
 
 

@@ -22,7 +22,7 @@ from arco.domains.execution import (
 from arco.domains.lineage import LINEAGE_RECORDED, LineageRecorded
 from arco.domains.orchestration.plan import Plan
 from arco.domains.quality import CHECK_EXECUTED, CheckExecuted
-from arco.log import EventType, Instant
+from arco.log import EventType, Instant, unchanged
 
 __all__ = [
     "ATTEMPT_REAPED",
@@ -142,6 +142,10 @@ class RunTriggered(Fact, frozen=True):
     tags: dict[str, str] = {}
     partitions: dict[str, str] = {}
     """What was asked for, by dimension."""
+    window: str = ""
+    """The range of time that was asked for, of dimensions that `partitions` does not name."""
+    batch: int = 0
+    """Tasks of a unit that run together; 1 for none, 0 for as many as the planner thinks best."""
 
 
 class PlanCreated(Fact, frozen=True):
@@ -162,6 +166,10 @@ class TaskClaimed(Fact, frozen=True):
     worker: str
     session: str
     """Of this life of the worker: what its earlier lives claimed is lost."""
+    batch_id: str = ""
+    """What was claimed together has the same one: the id of its first attempt. Empty for one that was claimed alone."""
+    batch_tasks: int = 1
+    """How many were."""
 
 
 class TaskFinished(Fact, frozen=True):
@@ -228,10 +236,12 @@ def _parts(event: TaskFinished) -> Iterator[tuple[str, Any]]:
         yield LINEAGE_RECORDED.name, event.lineage
 
 
-RUN_TRIGGERED = EventType("RunTriggered", RunTriggered, audit=("TriggerRun", "run"))
-PLAN_CREATED = EventType("PlanCreated", PlanCreated, attachment=Plan)
-TASK_CLAIMED = EventType("TaskClaimed", TaskClaimed)
-TASK_FINISHED = EventType("TaskFinished", TaskFinished, time=lambda event: event.finished_at, parts=_parts)
+RUN_TRIGGERED = EventType("RunTriggered", RunTriggered, 2, {1: unchanged}, audit=("TriggerRun", "run"))
+PLAN_CREATED = EventType("PlanCreated", PlanCreated, 2, {1: unchanged}, attachment=Plan)
+TASK_CLAIMED = EventType("TaskClaimed", TaskClaimed, 2, {1: unchanged})
+TASK_FINISHED = EventType(
+    "TaskFinished", TaskFinished, 2, {1: unchanged}, time=lambda event: event.finished_at, parts=_parts
+)
 ATTEMPT_REAPED = EventType("AttemptReaped", AttemptReaped)
 RUN_CANCELLED = EventType("RunCancelled", RunCancelled, audit=("CancelRun", "run"))
 DISPATCH_REQUESTED = EventType("DispatchRequested", DispatchRequested)

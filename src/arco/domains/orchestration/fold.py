@@ -4,6 +4,7 @@ Facts about a run may come in any order and more than once. What is known of an 
 the first claim and the first end of it count. The first of several cancels counts. Then `RunFold` derives the rest.
 """
 
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
@@ -44,6 +45,7 @@ from arco.domains.orchestration.tables import (
     DEP_SATISFACTION,
     DISPATCH_OUTBOX,
     PLAN_TASKS,
+    READY_BATCHES,
     READY_TASKS,
     RUN_KEYS,
     RUN_LIST,
@@ -107,6 +109,8 @@ def _triggered(fold: RunFold, item: Input, event: RunTriggered) -> None:
         triggered_by=item.event.actor,
         task_count=run.task_count if is_planned else event.task_count,
         created_at=item.received,
+        window=event.window or None,
+        batch=event.batch or None,
     )
 
 
@@ -146,12 +150,15 @@ def _planned(fold: RunFold, item: Input, event: PlanCreated) -> None:
     for task in plan.tasks:
         for key in task.upstream:
             downstream.setdefault(key, []).append(task.task_key)
+    sizes = Counter(task.batch for task in plan.tasks)
     for task in plan.tasks:
         below = tuple(sorted(downstream.get(task.task_key, ())))
-        fold.add_task(_task_row(run.run_id, task), _plan_row(run.run_id, task, below, item.received))
+        batch = task.batch if task.batch and sizes[task.batch] > 1 else None
+        row = _task_row(run.run_id, task, batch, sizes[task.batch])
+        fold.add_task(row, _plan_row(run.run_id, task, batch, below, item.received))
 
 
-def _task_row(run_id: str, task: Task) -> TaskRow:
+def _task_row(run_id: str, task: Task, batch: str | None, batch_size: int) -> TaskRow:
     return msgspec.structs.replace(
         unknown_task(run_id, task.task_key),
         task_id=task.task_id,
@@ -163,10 +170,12 @@ def _task_row(run_id: str, task: Task) -> TaskRow:
         max_failures=task.retries.count + 1,
         heartbeat_seconds=task.heartbeat_seconds,
         timeout_seconds=task.timeout_seconds,
+        batch=batch,
+        batch_size=batch_size if batch is not None else None,
     )
 
 
-def _plan_row(run_id: str, task: Task, downstream: tuple[str, ...], planned_at: int) -> PlanTaskRow:
+def _plan_row(run_id: str, task: Task, batch: str | None, downstream: tuple[str, ...], planned_at: int) -> PlanTaskRow:
     retries = task.retries
     return PlanTaskRow(
         run_id,
@@ -183,6 +192,7 @@ def _plan_row(run_id: str, task: Task, downstream: tuple[str, ...], planned_at: 
         retries.jitter,
         task.estimated_seconds,
         planned_at,
+        batch,
     )
 
 
@@ -212,24 +222,29 @@ def _claimed(fold: RunFold, item: Input, event: TaskClaimed) -> None:
         return
     known = _same_attempt(before, event)
     if known is None:
-        after = _begun(event, event.worker, event.session, received)
+        after = _begun(event)
     elif known.claimed_at is None or received < known.claimed_at:
-        after = msgspec.structs.replace(known, worker=event.worker, session=event.session, claimed_at=received)
+        after = known
     else:
         return
+    after = msgspec.structs.replace(
+        after,
+        worker=event.worker,
+        session=event.session,
+        claimed_at=received,
+        batch_id=event.batch_id or None,
+        batch_tasks=event.batch_tasks if event.batch_id else None,
+    )
     fold.change_attempt(event.attempt, before, after)
 
 
-def _begun(event: _AttemptFact, worker: str = "", session: str = "", claimed_at: int | None = None) -> AttemptRow:
+def _begun(event: _AttemptFact) -> AttemptRow:
     return msgspec.structs.replace(
         NO_ATTEMPT,
         run_id=event.run_id,
         task_key=event.task_key,
         attempt_key=attempt_key(event.attempt),
         attempt_id=event.attempt_id,
-        worker=worker,
-        session=session,
-        claimed_at=claimed_at,
     )
 
 
@@ -266,6 +281,8 @@ def _finished(fold: RunFold, item: Input, event: TaskFinished) -> None:
         log.chunks if log is not None else None,
         log.byte_size if log is not None else None,
         log is not None and log.truncated,
+        known.batch_id if known is not None else None,
+        known.batch_tasks if known is not None else None,
     )
     fold.change_attempt(event.attempt, before, after)
 
@@ -276,7 +293,16 @@ def _reaped(fold: RunFold, item: Input, event: AttemptReaped) -> None:
     if not _is_first_end(before, event, item.received, state):
         return
     known = _same_attempt(before, event)
-    after = _begun(event) if known is None else _begun(event, known.worker, known.session, known.claimed_at)
+    after = _begun(event)
+    if known is not None:
+        after = msgspec.structs.replace(
+            after,
+            worker=known.worker,
+            session=known.session,
+            claimed_at=known.claimed_at,
+            batch_id=known.batch_id,
+            batch_tasks=known.batch_tasks,
+        )
     after = msgspec.structs.replace(
         after,
         state=state,
@@ -403,7 +429,7 @@ ORCHESTRATION = Domain(
     stages=(
         Stage(
             "runs",
-            (RUNS, TASKS, PLAN_TASKS, DEP_SATISFACTION, ATTEMPTS, TIMERS, DISPATCH_OUTBOX, READY_TASKS),
+            (RUNS, TASKS, PLAN_TASKS, DEP_SATISFACTION, ATTEMPTS, TIMERS, DISPATCH_OUTBOX, READY_TASKS, READY_BATCHES),
             _run_of,
             _fold_run,
             events=tuple(kind.name for kind in EVENTS),

@@ -31,7 +31,7 @@ from arco.domains.orchestration.derive import (
     failed_by_itself,
     failure_order,
     fired_timer,
-    ready_key,
+    ready_batch_row,
     ready_row,
     retry_timer,
     timeout_timer,
@@ -42,6 +42,7 @@ from arco.domains.orchestration.tables import (
     DEP_SATISFACTION,
     DISPATCH_OUTBOX,
     PLAN_TASKS,
+    READY_BATCHES,
     READY_TASKS,
     RUNS,
     TASKS,
@@ -323,11 +324,18 @@ class RunFold:
                 self._change_edges(after.task_key, plan, old, new)
 
     def _write_ready(self, before: TaskRow | None, after: TaskRow) -> None:
-        old, new = ready_key(before), ready_row(after)
-        if old is not None and (new is None or new.order_key != old):
-            self.group.delete(READY_TASKS, (self.run_id, old))
-        if new is not None and (before is None or new != ready_row(before)):
+        old, new = ready_row(before) if before is not None else None, ready_row(after)
+        if old == new:
+            return
+        if old is not None and (new is None or new.order_key != old.order_key):
+            self.group.delete(READY_TASKS, (self.run_id, old.order_key))
+        if new is not None:
             self.group.put(READY_TASKS, new)
+        was, now = ready_batch_row(old), ready_batch_row(new)
+        if was is not None and (now is None or now.order_key != was.order_key):
+            self.group.delete(READY_BATCHES, (self.run_id, was.order_key))
+        if now is not None:
+            self.group.put(READY_BATCHES, now)
 
     def _write_timer(self, before: TaskRow | None, after: TaskRow) -> None:
         """The wait after the newest attempt. That after an earlier one is over and stays (`_fire_timer`)."""

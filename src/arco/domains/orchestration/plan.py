@@ -4,6 +4,8 @@
   in the plan; its id is a hash that is the same in every plan of the same code version.
 - `Output`: a partition of an asset that a task writes. `Input`: what it reads, pinned where the planner could.
 - `Skip`: what was asked for and is not done, and why.
+- *Batch*: tasks of one unit and one stage that are claimed together and run in one driver. Each keeps its own attempts,
+  its own outcome and its own versions. `Batching` says how many of a unit run together, and why.
 
 A plan is a pure function of two positions, a code version and a request. Every field is part of its fingerprint.
 """
@@ -13,7 +15,18 @@ import msgspec
 from arco.assets import Retries
 from arco.core import sha256_hex
 
-__all__ = ["Input", "Output", "Pin", "Plan", "Skip", "Task", "plan_fingerprint", "task_id_of", "task_key_of"]
+__all__ = [
+    "Batching",
+    "Input",
+    "Output",
+    "Pin",
+    "Plan",
+    "Skip",
+    "Task",
+    "plan_fingerprint",
+    "task_id_of",
+    "task_key_of",
+]
 
 
 class Value(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True, gc=False):
@@ -48,6 +61,8 @@ class Input(Value, frozen=True):
     pins: tuple[Pin, ...] = ()
     """In the order of the dependency's partitions."""
     is_partitioned: bool = False
+    is_source: bool | None = None
+    """True for files of others: its pins say which partitions are read, and nobody knows versions of them. Or None."""
 
 
 class Task(Value, frozen=True):
@@ -69,6 +84,15 @@ class Task(Value, frozen=True):
     heartbeat_seconds: float = 60.0
     estimated_seconds: float | None = None
     """From history; None if it never ran."""
+    batch: str = ""
+    """The tasks of the plan that have the same one run together; empty for one that runs alone."""
+
+
+class Batching(Value, frozen=True):
+    """Why tasks of a unit run together, or do not though they could."""
+
+    unit: str
+    reason: str
 
 
 class Skip(Value, frozen=True):
@@ -87,6 +111,8 @@ class Plan(Value, frozen=True):
     tasks: tuple[Task, ...]
     """In topological order: by stage, then by key."""
     skips: tuple[Skip, ...] = ()
+    batching: tuple[Batching, ...] = ()
+    """Of the units whose tasks may run together, sorted by unit."""
 
 
 def plan_fingerprint(plan: Plan) -> str:

@@ -7,6 +7,7 @@ everything that a fact can change.
 - `timers` (images): deadlines that follow from facts: the next attempt of a task, the end of a run's time.
 - `dispatch_outbox` (images): tasks on their way into a queue outside; empty with the embedded queue.
 - `ready_tasks` (images): what may begin, in the order in which it should. A row goes when the task is claimed.
+- `ready_batches` (images): of the same tasks those that may be claimed together with others, batch by batch.
 - `run_keys` (facts): which run a caller's key stands for.
 - `run_list` (images): all runs, newest first.
 - `active_runs`, `claims` (images): the few rows of the whole workspace a dispatcher needs; rows go when they end.
@@ -27,6 +28,7 @@ __all__ = [
     "DEP_SATISFACTION",
     "DISPATCH_OUTBOX",
     "PLAN_TASKS",
+    "READY_BATCHES",
     "READY_TASKS",
     "RUNS",
     "RUN_KEYS",
@@ -41,6 +43,7 @@ __all__ = [
     "DepSatisfactionRow",
     "DispatchRow",
     "PlanTaskRow",
+    "ReadyBatchRow",
     "ReadyTaskRow",
     "Resolution",
     "RunKeyRow",
@@ -182,6 +185,10 @@ class RunRow(msgspec.Struct, frozen=True, gc=False):
     """When its first task was claimed."""
     ended_at: Time | None
     updated_at: Time
+    window: str | None
+    """The range of time that was asked for, if any."""
+    batch: int | None
+    """Tasks of a unit that run together, as it was asked for; None if the planner chose."""
 
 
 class TaskRow(msgspec.Struct, frozen=True, gc=False):
@@ -230,6 +237,14 @@ class TaskRow(msgspec.Struct, frozen=True, gc=False):
     gate: str | None
     """What its checks did to those that depend on it, if anything."""
     updated_at: Time
+    batch: str | None
+    """Tasks of the run with the same one may run together; None if it runs alone."""
+    batch_size: int | None
+    """How many the plan has of them."""
+    batch_id: str | None
+    """What its newest attempt was claimed together with; None if alone."""
+    batch_tasks: int | None
+    """How many attempts that were."""
 
 
 class PlanTaskRow(msgspec.Struct, frozen=True, gc=False):
@@ -248,6 +263,8 @@ class PlanTaskRow(msgspec.Struct, frozen=True, gc=False):
     retry_jitter: float
     estimated_seconds: float | None
     planned_at: Time
+    batch: str | None
+    """Tasks of the run with the same one may run together; None if it runs alone."""
 
 
 class DepSatisfactionRow(msgspec.Struct, frozen=True, gc=False):
@@ -287,6 +304,10 @@ class AttemptRow(msgspec.Struct, frozen=True, gc=False):
     log_chunks: int | None
     log_bytes: int | None
     log_truncated: bool
+    batch_id: str | None
+    """Attempts with the same one were claimed together, run in one driver and share a log; None if alone."""
+    batch_tasks: int | None
+    """How many they were."""
 
 
 class TimerRow(msgspec.Struct, frozen=True, gc=False):
@@ -322,6 +343,19 @@ class ReadyTaskRow(msgspec.Struct, frozen=True, gc=False):
     """The number its next attempt will have."""
     not_before: Time
     ready_at: Time
+    batch_key: str | None
+    """Those with the same one may be claimed together: of one batch, and lost equally often. None if it is alone."""
+    batch_limit: int | None
+    """How many of them at once."""
+
+
+class ReadyBatchRow(msgspec.Struct, frozen=True, gc=False):
+    run_id: str
+    order_key: str
+    """The batch key, then by when it may begin, then by task."""
+    task_key: str
+    attempt: int
+    not_before: Time
 
 
 class RunKeyRow(msgspec.Struct, frozen=True, gc=False):
@@ -360,6 +394,14 @@ class ClaimRow(msgspec.Struct, frozen=True, gc=False):
     claimed_at: Time
     heartbeat_seconds: float
     timeout_seconds: float | None
+    """How long it may take together with all it was claimed with: the time of one task for each of them."""
+    batch_id: str | None
+    """Claims with the same one are one slot; None if it is one by itself."""
+
+    @property
+    def slot(self) -> str:
+        """What it occupies: the same for all claims of a batch."""
+        return self.batch_id or self.attempt_id
 
 
 RUNS = Table("runs", RunRow, Kind.IMAGE, ("run_id",), "run_id")
@@ -376,6 +418,7 @@ ATTEMPTS = Table("attempts", AttemptRow, Kind.IMAGE, ("run_id", "task_key", "att
 TIMERS = Table("timers", TimerRow, Kind.IMAGE, ("run_id", "timer_id"), "run_id")
 DISPATCH_OUTBOX = Table("dispatch_outbox", DispatchRow, Kind.IMAGE, ("run_id", "dispatch_id"), "run_id")
 READY_TASKS = Table("ready_tasks", ReadyTaskRow, Kind.IMAGE, ("run_id", "order_key"), "run_id")
+READY_BATCHES = Table("ready_batches", ReadyBatchRow, Kind.IMAGE, ("run_id", "order_key"), "run_id")
 RUN_KEYS = Table("run_keys", RunKeyRow, Kind.FACT, ("run_key",), "run_key", time="created_at")
 RUN_LIST = Table("run_list", RunListRow, Kind.IMAGE, ("order_key",), "workspace")
 ACTIVE_RUNS = Table("active_runs", ActiveRunRow, Kind.IMAGE, ("order_key",), "workspace")

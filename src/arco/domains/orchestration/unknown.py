@@ -27,6 +27,8 @@ NO_ATTEMPT = AttemptRow(
     log_chunks=None,
     log_bytes=None,
     log_truncated=False,
+    batch_id=None,
+    batch_tasks=None,
 )
 """An attempt of which nothing is known."""
 
@@ -69,6 +71,8 @@ def unknown_run(run_id: str) -> RunRow:
         started_at=None,
         ended_at=None,
         updated_at=0,
+        window=None,
+        batch=None,
     )
 
 
@@ -107,4 +111,8 @@ def unknown_task(run_id: str, task_key: str) -> TaskRow:
         reason="",
         gate=None,
         updated_at=0,
+        batch=None,
+        batch_size=None,
+        batch_id=None,
+        batch_tasks=None,
     )

@@ -1,6 +1,14 @@
 """Domain `quality` (log `activity`, recorded): results of checks, gating decisions, how materializations stand."""
 
-from arco.domains.quality.events import CHECK_EXECUTED, CheckExecuted, Gating, GatingAction, Severity, result_id
+from arco.domains.quality.events import (
+    CHECK_EXECUTED,
+    CheckExecuted,
+    Gating,
+    GatingAction,
+    Severity,
+    check_id,
+    result_id,
+)
 from arco.domains.quality.fold import QUALITY
 from arco.domains.quality.tables import (
     CHECK_RESULTS,
@@ -26,5 +34,6 @@ __all__ = [
     "Quality",
     "QualityStatus",
     "Severity",
+    "check_id",
     "result_id",
 ]

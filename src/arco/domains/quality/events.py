@@ -12,7 +12,7 @@ from arco.assets import GatingAction, Severity
 from arco.core import fingerprint
 from arco.log import EventType, Instant
 
-__all__ = ["CHECK_EXECUTED", "EVENTS", "CheckExecuted", "Gating", "GatingAction", "Severity", "result_id"]
+__all__ = ["CHECK_EXECUTED", "EVENTS", "CheckExecuted", "Gating", "GatingAction", "Severity", "check_id", "result_id"]
 
 Id = Annotated[str, msgspec.Meta(min_length=1)]
 
@@ -44,6 +44,11 @@ class CheckExecuted(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unkn
     actual_value: str | None = None
     message: str = ""
     gating: Gating | None = None
+
+
+def check_id(asset_id: str, name: str) -> str:
+    """A check keeps its id as long as its asset and its name do."""
+    return f"check_{fingerprint([asset_id, name])[:32]}"
 
 
 def result_id(check_id: str, materialization_id: str) -> str:

@@ -1,0 +1,146 @@
+"""Lineage by column as people read it: what one column is made of, and how much is known of all of them."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from rich.console import RenderableType
+from rich.text import Text
+from rich.tree import Tree
+
+from arco.cli._output import grid, say, visible
+from arco.core import NotFound
+from arco.wire import ColumnEdgeInfo, LineageGraph
+
+__all__ = ["COVERAGE", "Covered", "column_parts", "coverage_parts"]
+
+KINDS: Final = {
+    "DIRECT": "as it is",
+    "EXPRESSION": "computed",
+    "CAST": "converted",
+    "AGGREGATE": "aggregated",
+    "CASE": "decides",
+    "WINDOW": "window",
+    "JOIN": "joined by",
+    "FILTER": "filtered by",
+    "GROUP_BY": "grouped by",
+    "SORT": "sorted by",
+}
+SURE: Final = "high"
+DEEPEST: Final = 50
+
+# The columns of an asset are those of the files of its newest good versions. A column of which an edge says nothing
+# depends on no column, such as a count or a literal, which is as exact as anything.
+COVERAGE: Final = """
+WITH edges AS (
+    SELECT e.target_id, e.column_lineage AS lineage FROM system.lineage_edges e WHERE e.recorded
+),
+assets AS (SELECT a.asset_id, a.key FROM system.assets a WHERE a.asset_id IN (SELECT target_id FROM edges)),
+files AS (
+    SELECT m.asset_id, unnest(m.files) AS file FROM system.materializations m
+    JOIN system.partitions p ON p.current_materialization_id = m.materialization_id
+    WHERE m.asset_id IN (SELECT asset_id FROM assets)
+),
+stats AS (SELECT asset_id, unnest(file.stats) AS stat FROM files),
+columns AS (SELECT DISTINCT asset_id, stat."column" AS name FROM stats),
+mappings AS (SELECT target_id, unnest(lineage.mappings) AS mapping FROM edges),
+unmapped AS (SELECT target_id, unnest(lineage.unmapped_columns) AS missing FROM edges),
+unsure AS (
+    SELECT target_id, mapping.target_column.name AS name, mapping.mapping_confidence = 'low' AS unknown,
+        mapping.reason AS reason
+    FROM mappings WHERE mapping.mapping_confidence <> 'high'
+    UNION ALL SELECT target_id, missing.name, true, NULL FROM unmapped
+    UNION ALL SELECT c.asset_id, c.name, true, 'no lineage was told' FROM columns c
+        JOIN edges e ON e.target_id = c.asset_id WHERE e.lineage IS NULL
+),
+judged AS (
+    SELECT target_id, name, bool_or(unknown) AS unknown, min(reason) AS reason FROM unsure GROUP BY ALL
+)
+SELECT a.key, count(*) AS columns, count(*) FILTER (j.name IS NULL) AS exact,
+    count(*) FILTER (NOT j.unknown) AS approximate, count(*) FILTER (j.unknown) AS unknown, min(j.reason) AS reason
+FROM columns c JOIN assets a ON a.asset_id = c.asset_id
+LEFT JOIN judged j ON j.target_id = c.asset_id AND j.name = c.name
+GROUP BY a.key ORDER BY a.key
+"""
+
+
+@dataclass(frozen=True)
+class Covered:
+    """How far the columns of an asset are known."""
+
+    asset: str
+    columns: int
+    exact: int
+    approximate: int
+    unknown: int
+    reason: str | None
+
+
+def coverage_parts(covered: Sequence[Covered]) -> list[RenderableType]:
+    rows = [[one.asset, one.columns, one.exact, one.approximate, one.unknown, one.reason] for one in covered]
+    whole = sum(one.columns for one in covered)
+    counts = {
+        "exact": sum(one.exact for one in covered),
+        "approximate": sum(one.approximate for one in covered),
+        "unknown": sum(one.unknown for one in covered),
+    }
+    told = ", ".join(f"{count:,} {word} ({count / whole:.0%})" for word, count in counts.items())
+    columns = "1 column" if whole == 1 else f"{whole:,} columns"
+    end = say(f"{columns} of {len(covered):,} assets: {told}.", "green" if not counts["unknown"] else "")
+    has_reasons = any(one.reason for one in covered)
+    headers = ["asset", "columns", "exact", "approximate", "unknown", "why"]
+    shown = rows if has_reasons else [row[:-1] for row in rows]
+    return [grid(headers if has_reasons else headers[:-1], shown), end]
+
+
+def column_parts(graph: LineageGraph, column: str) -> list[RenderableType]:
+    """What a column of the root is made of, step by step, and what decides about its rows."""
+    return _Columns(graph).parts(column)
+
+
+class _Columns:
+    def __init__(self, graph: LineageGraph) -> None:
+        self._root = graph.root
+        self._names = {node.id: node.name or f"id:{node.id}" for node in (graph.root, *graph.nodes)}
+        self._above: dict[str, list[tuple[str, ColumnEdgeInfo]]] = {}
+        for edge in graph.edges:
+            self._above.setdefault(edge.target_id, []).extend((edge.source_id, one) for one in edge.mappings)
+
+    def parts(self, column: str) -> list[RenderableType]:
+        known = sorted({one.target for _, one in self._above.get(self._root.id, ()) if one.target is not None})
+        if column not in known:
+            of = f"of {', '.join(known)}" if known else "of no column of it"
+            raise NotFound(
+                f"nothing is known about what {self._name(self._root.id, column)} is made of, only {of}; a count or a "
+                "literal is made of no column"
+            )
+        tree = Tree(Text(visible(self._name(self._root.id, column)), "bold"))
+        self._grow(tree, self._root.id, column, {(self._root.id, column)}, 0)
+        rows = [
+            f"{KINDS.get(one.kind, one.kind.lower())} {self._name(source_id, name)}"
+            for source_id, one in self._above.get(self._root.id, ())
+            for name in (one.sources if one.target is None else ())
+        ]
+        return [tree, *([say(f"Its rows are {', '.join(dict.fromkeys(rows))}.", "dim")] if rows else [])]
+
+    def _grow(self, branch: Tree, id: str, column: str, seen: set[tuple[str, str]], depth: int) -> None:
+        for source_id, one in self._above.get(id, ()):
+            for name in one.sources if one.target == column else ():
+                told = KINDS.get(one.kind, one.kind.lower())
+                if one.confidence != SURE:
+                    told += f", {one.confidence} confidence{f': {one.reason}' if one.reason else ''}"
+                again = (source_id, name) in seen and any(above.target == name for _, above in self._of(source_id))
+                twig = branch.add(
+                    Text.assemble(
+                        visible(self._name(source_id, name)), (f"  {told}{'  (see above)' if again else ''}", "dim")
+                    )
+                )
+                if not again and depth < DEEPEST:
+                    seen.add((source_id, name))
+                    self._grow(twig, source_id, name, seen, depth + 1)
+
+    def _of(self, id: str) -> Sequence[tuple[str, ColumnEdgeInfo]]:
+        return self._above.get(id, ())
+
+    def _name(self, id: str, column: str) -> str:
+        return f"{self._names.get(id, id)}.{column}"

@@ -1,0 +1,79 @@
+"""Errors of Spark that end a task. Failures are classified by their names, so each name is a reaction.
+
+Spark's own errors are of several worlds: Java exceptions with pages of stack, PySpark's classes, broken sockets.
+`translated` makes one sentence of them and leaves alone what already says what it is.
+"""
+
+import re
+from typing import Final
+
+from arco.core import ArcoError, Corrupt, Invalid, LostObject, Refused, Unavailable
+
+__all__ = [
+    "BadFrame",
+    "SparkFailed",
+    "SparkOutOfMemory",
+    "SparkUnavailable",
+    "SparkUnreachable",
+    "text_of",
+    "translated",
+]
+
+MAX_TEXT: Final = 2_000
+
+_BAD_FILE: Final = re.compile(
+    r"FAILED_READ_FILE|CANNOT_READ_FILE_FOOTER|is not a Parquet file|ChecksumException|Could not read footer"
+)
+_NO_FILE: Final = re.compile(r"FILE_NOT_EXIST|PATH_NOT_FOUND|FileNotFoundException")
+_STATIC: Final = re.compile(r"CANNOT_MODIFY_CONFIG|CANNOT_MODIFY_STATIC_CONFIG")
+
+
+class SparkUnavailable(Invalid):
+    """Spark cannot be started here: PySpark or Java is missing or the wrong one. Install it."""
+
+
+class SparkUnreachable(Unavailable):
+    """The cluster that the worker was told to use does not answer."""
+
+
+class SparkOutOfMemory(ArcoError):
+    """Spark's process has or gets too little memory."""
+
+
+class BadFrame(Refused):
+    """What the function returned cannot be kept. Nothing was written."""
+
+
+class SparkFailed(ArcoError):
+    """Spark could not do what the function asked for."""
+
+
+def text_of(error: BaseException) -> str:
+    """What an error of Spark says, without the stack of the Java side."""
+    java = getattr(error, "java_exception", None)
+    try:
+        text = str(java.toString()) if java is not None else str(error)
+    except Exception:  # noqa: BLE001 - the Java side may be gone
+        text = str(error)
+    lines = [line for line in text.split("\n") if not line.lstrip().startswith(("at ", "... "))]
+    return "\n".join(lines).partition("JVM stacktrace:")[0].strip()[:MAX_TEXT]
+
+
+def translated(error: BaseException, files: dict[str, str]) -> BaseException:
+    """The error to report. `files` says of each file that the task reads what it belongs to, by its path."""
+    if isinstance(error, ArcoError) or not _is_of_spark(error):
+        return error
+    text = text_of(error)
+    found = next((told for path, told in files.items() if path in text), None)
+    if _NO_FILE.search(text) and found is not None:
+        return LostObject(f"{found}, which the task reads, is gone; run what makes it again")
+    if _BAD_FILE.search(text) and found is not None:
+        return Corrupt(f"{found}, which the task reads, is damaged; run what makes it again")
+    if _STATIC.search(text):
+        first = text.partition("\n")[0]
+        return Invalid(f"{first}; it holds for a whole application: give it to the worker with --spark-conf")
+    return SparkFailed(text) if type(error).__name__ == "Py4JJavaError" else error
+
+
+def _is_of_spark(error: BaseException) -> bool:
+    return any(kind.__module__.startswith(("pyspark.", "py4j.")) for kind in type(error).__mro__)

@@ -1,0 +1,66 @@
+"""`Place`: where Spark finds the objects of a workspace, in the words of Hadoop's file systems.
+
+    file:///data/arco, /data/arco     files below that folder, which every executor must see under the same path
+    s3://bucket/prefix                s3a://bucket/prefix; needs the jars of hadoop-aws (`S3_PACKAGES`)
+
+Credentials become settings of the running application and never stand on a command line.
+"""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from arco.core import Invalid
+
+__all__ = ["S3_PACKAGES", "Place", "place_of"]
+
+S3_PACKAGES: Final = "org.apache.hadoop:hadoop-aws:3.4.2"
+"""What `spark.jars.packages` must name for stores on S3; it brings the SDK of AWS. Goes with Hadoop of PySpark 4.1."""
+
+_GLOBS: Final = "\\{}[]*?"
+
+
+@dataclass(frozen=True)
+class Place:
+    base: str
+    """What every path of the workspace begins with, without a slash at its end."""
+    is_local: bool
+    conf: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """Settings of Hadoop for this store."""
+
+    def file(self, path: str) -> str:
+        """A path of the workspace as Spark writes to it, and as Python opens it if it is local."""
+        return f"{self.base}/{path}"
+
+    def pattern(self, path: str) -> str:
+        """A path of the workspace as Spark reads it: there it is a pattern, so that nothing in it may look like one."""
+        return "".join(f"\\{letter}" if letter in _GLOBS else letter for letter in self.file(path))
+
+
+def place_of(url: str, options: Mapping[str, str], root: str) -> Place:
+    """The place of the workspace `root` in a store."""
+    scheme, separator, rest = url.partition("://")
+    if not separator or scheme == "file":
+        folder = os.path.realpath(os.path.expanduser(rest if separator else url))
+        return Place(f"{folder}/{root}", is_local=True)
+    if scheme == "s3":
+        return Place(f"s3a://{rest.strip('/')}/{root}", is_local=False, conf=_s3(options))
+    raise Invalid(f"Spark cannot reach a store at {scheme}:// yet; use a folder that all machines see, or s3://")
+
+
+def _s3(options: Mapping[str, str]) -> dict[str, str]:
+    names = {
+        "access_key_id": "fs.s3a.access.key",
+        "secret_access_key": "fs.s3a.secret.key",
+        "session_token": "fs.s3a.session.token",
+        "endpoint": "fs.s3a.endpoint",
+        "region": "fs.s3a.endpoint.region",
+    }
+    conf = {names[name]: value for name, value in options.items() if name in names}
+    if "session_token" in options:
+        conf["fs.s3a.aws.credentials.provider"] = "org.apache.hadoop.fs.s3a.TemporaryAWSCredentialsProvider"
+    if "endpoint" in options:
+        conf["fs.s3a.path.style.access"] = "true"
+        conf["fs.s3a.connection.ssl.enabled"] = str(options["endpoint"].startswith("https://")).lower()
+    return conf

@@ -1,0 +1,154 @@
+"""Lineage by column: how it reads, what it says of what it does not know, and assets that have no table."""
+
+from pathlib import Path
+
+import pytest
+from rich.console import Group
+
+from arco.cli._column_lineage import Covered, column_parts, coverage_parts
+from arco.core import NotFound
+from arco.wire import ColumnEdgeInfo, LineageEdgeInfo, LineageGraph, LineageNode
+from tests.cli.conftest import Cli
+from tests.cli.test_servo_text import rendered
+
+
+def mapping(target: str | None, *sources: str, kind: str = "DIRECT", sure: str = "high") -> ColumnEdgeInfo:
+    reason = None if sure == "high" else "a function of somebody's own"
+    return ColumnEdgeInfo(target=target, sources=list(sources), kind=kind, confidence=sure, reason=reason)
+
+
+def edge(source: str, target: str, *mappings: ColumnEdgeInfo) -> LineageEdgeInfo:
+    return LineageEdgeInfo(
+        id=f"{source}-{target}",
+        source_id=source,
+        target_id=target,
+        manual=False,
+        recorded=True,
+        parameter="",
+        columns={},
+        mappings=list(mappings),
+        capture_method=None,
+        confidence=None,
+        coverage=None,
+        first_seen_at=None,
+        last_seen_at=None,
+        execution_count=1,
+        owner=None,
+        description=None,
+    )
+
+
+def graph(*edges: LineageEdgeInfo) -> LineageGraph:
+    def node(id: str) -> LineageNode:
+        return LineageNode(id=id, name=f"shop.{id}", exists=True, distance=0)
+
+    ids = dict.fromkeys(id for found in edges for id in (found.source_id, found.target_id) if id != "report")
+    return LineageGraph(
+        root=node("report"), nodes=[node(id) for id in ids], edges=list(edges), truncated=False, position="1"
+    )
+
+
+def text(found: LineageGraph, column: str) -> str:
+    return rendered(Group(*column_parts(found, column)))
+
+
+def test_a_column_is_followed_to_where_it_comes_from() -> None:
+    found = graph(
+        edge("sales", "report", mapping("revenue", "amount", kind="AGGREGATE"), mapping(None, "day", kind="GROUP_BY")),
+        edge("raw", "sales", mapping("amount", "cents", kind="EXPRESSION", sure="medium"), mapping("other", "x")),
+    )
+    assert text(found, "revenue").splitlines() == [
+        "shop.report.revenue",
+        "└── shop.sales.amount  aggregated",
+        "    └── shop.raw.cents  computed, medium confidence: a function of somebody's own",
+        "Its rows are grouped by shop.sales.day.",
+    ]
+
+
+def test_what_is_reached_twice_is_followed_once_and_a_cycle_ends() -> None:
+    found = graph(
+        edge("a", "report", mapping("x", "p", "q")),
+        edge("b", "a", mapping("p", "s"), mapping("q", "s")),
+        edge("report", "b", mapping("s", "x")),
+    )
+    lines = text(found, "x").splitlines()
+    assert sum("shop.b.s" in line for line in lines) == 2
+    assert sum("(see above)" in line for line in lines) == 2
+
+
+def test_of_a_column_that_is_not_known_it_says_which_are() -> None:
+    with pytest.raises(NotFound, match=r"what shop\.report\.nope is made of, only of a, b;"):
+        column_parts(graph(edge("s", "report", mapping("b", "x"), mapping("a", "x"))), "nope")
+    with pytest.raises(NotFound, match="only of no column of it"):
+        column_parts(graph(edge("s", "report")), "nope")
+
+
+def test_coverage_adds_up() -> None:
+    shown = rendered(
+        Group(*coverage_parts([Covered("a", 3, 2, 1, 0, "a UDF"), Covered("b", 1, 0, 0, 1, "no lineage was told")]))
+    )
+    assert "4 columns of 2 assets: 2 exact (50%), 1 approximate (25%), 1 unknown (25%)." in shown
+    assert "a UDF" in shown
+    assert "why" not in rendered(Group(*coverage_parts([Covered("a", 3, 3, 0, 0, None)])))
+
+
+SOURCE = '''"""A shop whose assets are made by Python."""
+
+from arco import asset, daily
+
+__namespace__ = "shop"
+
+DAYS = daily("2026-01-01", end="2026-01-04")
+
+
+@asset(partitions=DAYS)
+def orders(context):
+    day = context.partition["date"].day
+    return [{"id": number, "amount": 1.5} for number in range(day)]
+
+
+@asset
+def total(orders):
+    return [{"rows": sum(len(rows) for rows in orders.values())}]
+
+
+@asset
+def number(total):
+    return {"a": 1}
+
+
+@asset
+def never():
+    return [{"a": 1}]
+'''
+
+
+def test_assets_without_tables_are_queried_and_walked(cli: Cli, home: Path) -> None:
+    (home / "shop.py").write_text(SOURCE)
+    assert cli("init").code == 0
+    empty = cli("lineage", "coverage")
+    assert (empty.code, "No lineage is recorded yet" in empty.out) == (0, True)
+    assert cli("deploy").code == 0
+    ran = cli("run", "+shop.number", "-p", "date=*")
+    assert ran.code == 0, ran.out + ran.err
+
+    found = cli(
+        "query", "select date::varchar, count(*)::int, sum(amount) from shop.orders group by 1 order by 1", "--json"
+    )
+    assert found.document["rows"] == [["2026-01-01", 1, 1.5], ["2026-01-02", 2, 3.0], ["2026-01-03", 3, 4.5]]
+    assert cli("query", "select * from shop.total", "--json").document["rows"] == [[6]]
+    for name, code, said in (
+        ("number", 3, "is a value and no table"),
+        ("never", 3, "`arco run shop.never` makes it"),
+        ("nope", 3, "there is no table or asset shop.nope"),
+    ):
+        refused = cli("query", f"select * from shop.{name}")
+        assert (refused.code, said in refused.err) == (code, True), refused.err
+
+    walked = cli("lineage", "show", "shop.total")
+    assert walked.code == 0
+    assert "shop.orders" in walked.out
+    assert "shop.number" in walked.out
+    assert cli("lineage", "show", "shop.nope").code == 3
+    (total,) = (one for one in cli("lineage", "coverage", "--json").document["assets"] if one["asset"] == "shop.total")
+    assert (total["columns"], total["unknown"], total["reason"]) == (1, 1, "no lineage was told")

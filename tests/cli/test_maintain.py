@@ -1,0 +1,115 @@
+"""Merging small files through the command line."""
+
+import asyncio
+from datetime import date
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from arco.core import AssetId, PartitionKey, new_ulid, parse_ulid, partition_id
+from arco.domains.execution import MATERIALIZATION_COMPLETED, DataFile, MaterializationCompleted
+from arco.runtime import AsyncRuntime, Workspace
+from arco.state import new_event
+from arco.storage import LocalStore, Role
+from tests.cli.conftest import SCOPE, Cli
+from tests.servo.small_files import parquet
+
+DAYS = ("2026-01-01", "2026-01-02", "2026-01-03")
+
+
+async def _fill(root: Path, asset_id: str, *, files: int = 8) -> None:
+    """A version with small files for each day."""
+    runtime = AsyncRuntime()
+    async with await Workspace.open(LocalStore(root), SCOPE, runtime) as workspace:
+        for day in DAYS:
+            key, made = PartitionKey({"date": date.fromisoformat(day)}), new_ulid(runtime, runtime)
+            partition = partition_id(AssetId(parse_ulid(asset_id)), key)
+            told = []
+            for number in range(files):
+                path, data = f"data/{asset_id}/{partition}/{made}/part-{number:05d}.parquet", parquet(number)
+                await workspace.handle(Role.WORKER).put(path, data, only_if_absent=True)
+                told.append(DataFile(path, len(data), 1))
+            fact = MaterializationCompleted(
+                materialization_id=made,
+                asset_id=asset_id,
+                asset_key="sales.orders",
+                partition_id=partition,
+                partition_key=str(key),
+                run_id="",
+                task_id="",
+                files=tuple(told),
+                row_count=files,
+                byte_size=sum(file.size_bytes for file in told),
+                schema_hash="",
+                started_at=runtime.now(),
+                completed_at=runtime.now(),
+            )
+            await workspace.record("activity", [new_event(MATERIALIZATION_COMPLETED, fact)], actor="ann")
+
+
+@pytest.fixture
+def small(project: Path, cli: Cli) -> Path:
+    """The folder of the data of an asset with three versions of eight files each."""
+    asset_id = cli("assets", "show", "sales.orders", "--json").document["asset_id"]
+    asyncio.run(_fill(project / ".arco", asset_id))
+    return project / ".arco" / SCOPE.root / "data" / asset_id
+
+
+def ids(folder: Path, pattern: str) -> list[int]:
+    tables = [pq.read_table(pa.BufferReader(path.read_bytes())) for path in sorted(folder.glob(pattern))]
+    return [number for table in tables for number in table.column("id").to_pylist()]
+
+
+def test_small_files_are_merged_with_a_dry_run_first(cli: Cli, small: Path) -> None:
+    planned = cli("maintain", "compaction", "--dry-run")
+    assert planned.code == 0, planned.err
+    assert "3 versions would have 3 files instead of 24 (" in planned.out
+    assert "sales.orders" in planned.out
+    assert list(small.glob("compaction-*")) == []
+    part = cli("maintain", "compaction", "sales.orders", "-p", "date=2026-01-02", "--json").document
+    assert (part["dry_run"], [one["files_after"] for one in part["compacted"]]) == (False, [1])
+    assert ids(small, "compaction-*/*/*.parquet") == list(range(8))
+    done = cli("maintain", "compaction", "--engine", "local")
+    assert "2 versions have 2 files instead of 16 (" in done.out
+    assert "The replaced files stay for a day; then `arco maintain orphans` removes them." in done.out
+    assert len(ids(small, "compaction-*/*/*.parquet")) == 24
+    again = cli("maintain", "compaction", "sales.orders")
+    assert again.out == "No small files to merge in 3 versions of 1 asset.\n"
+    assert len(list(small.glob("*/*/part-0000?.parquet"))) == 24, "the old ones are still there"
+    assert "No file in" in cli("maintain", "orphans", "--older-than", "1h", "--yes").out
+    shown = cli("quarantine", "show", "sales.orders", "-p", "date=2026-01-01", "--json").document
+    assert (shown["file_count"], shown["row_count"]) == (1, 8)
+
+
+def test_what_cannot_be_merged_is_named(cli: Cli, small: Path) -> None:
+    path = sorted(small.glob("*/*/part-00003.parquet"))[0]
+    path.unlink()
+    done = cli("maintain", "compaction")
+    assert done.code == 0
+    assert "2 versions have 2 files instead of 16 (" in done.out
+    assert "keeps its files: data/" in done.out
+    assert "is not in the store" in done.out
+
+
+@pytest.mark.usefixtures("project")
+@pytest.mark.parametrize(
+    ("command", "words"),
+    [
+        (("--target-size", "large"), "not a size"),
+        (("--target-size", "1KiB"), "from 1MiB to 1GiB"),
+        (("--target-size", "2GiB"), "from 1MiB to 1GiB"),
+        (("--min-files", "1"), "min-files"),
+        (("-p", "2026-01-01"), "--partition takes NAME=VALUE"),
+        (("-p", "country=de"), "has partitions by country"),
+        (("sales.orders", "-p", "date=yesterday"), "yesterday"),
+        (("--engine", "cluster"), "cluster"),
+        (("sales.nothing",), "sales.nothing"),
+        (("--engine", "spark", "--url", "http://127.0.0.1:1"), ""),
+    ],
+)
+def test_what_cannot_be_meant_is_refused(cli: Cli, command: tuple[str, ...], words: str) -> None:
+    ran = cli("maintain", "compaction", *command)
+    assert ran.code != 0
+    assert words in ran.err

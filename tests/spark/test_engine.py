@@ -1,0 +1,123 @@
+"""Which runner gets which job, and what people are told."""
+
+import asyncio
+import builtins
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from arco.core import Invalid
+from arco.log import Place
+from arco.runtime import DEFINITIONS, AsyncRuntime
+from arco.spark import ChoosingRunner, CompactionEngine, _engine, require_spark
+from arco.state import File, Layer, Manifest, MergeJob, RefoldJob, empty_manifest
+from arco.storage import LocalStore, RequestCounts, Role, RoleStore, Scope
+from tests.spark.logs import Chance, write_log
+
+DEFINITION = DEFINITIONS[1]
+PLACE = Place("acme", "prod", "inc-1", DEFINITION.log)
+
+
+class Named:
+    """A runner that only says that it was asked."""
+
+    def __init__(self, name: str, asked: list[str]) -> None:
+        self._name = name
+        self._asked = asked
+
+    async def merge(self, job: MergeJob) -> tuple[File, ...]:
+        self._asked.append(self._name)
+        return ()
+
+    async def refold(self, job: RefoldJob) -> Manifest:
+        self._asked.append(self._name)
+        return empty_manifest(PLACE)
+
+
+@pytest.fixture
+def choose(tmp_path: Path) -> Callable[..., tuple[list[str], list[str]]]:
+    """Gives a log of 50 segments and a merge of 100 rows to an engine: who was asked, and what was told."""
+
+    async def work(engine: CompactionEngine) -> tuple[list[str], list[str]]:
+        base = LocalStore(tmp_path)
+        through = await write_log(base, PLACE, Chance(1).segments(DEFINITION, 50))
+        store = RoleStore(base, Scope("acme", "prod"), Role.COMPACTOR, RequestCounts())
+        asked: list[str] = []
+        told: list[str] = []
+        runner = ChoosingRunner(
+            engine, Named("local", asked), Named("spark", asked), store, PLACE, AsyncRuntime(), told.append
+        )
+        await runner.refold(RefoldJob(DEFINITION, through, "directory"))
+        layer = Layer("runs", 1, "0", "1", (File("f", 0, 1, "", 100, ""),))
+        await runner.merge(MergeJob(DEFINITION.tables["runs"], (layer,), True, None, "directory"))
+        return asked, told
+
+    return lambda engine: asyncio.run(work(engine))
+
+
+@pytest.fixture
+def without_java(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    monkeypatch.setattr("shutil.which", lambda name: None)
+
+
+@pytest.fixture
+def without_pyspark(monkeypatch: pytest.MonkeyPatch) -> None:
+    real = builtins.__import__
+
+    def refuse(name: str, *args: Any, **more: Any) -> Any:
+        if name.split(".")[0] == "pyspark":
+            raise ImportError(name)
+        return real(name, *args, **more)
+
+    monkeypatch.setattr(builtins, "__import__", refuse)
+
+
+@pytest.fixture
+def everything_is_large(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_engine, "SPARK_FROM_EVENTS", 100)
+    monkeypatch.setattr(_engine, "SPARK_FROM_ROWS", 100)
+
+
+def test_the_engine_local_does_everything_itself(choose: Callable[..., tuple[list[str], list[str]]]) -> None:
+    assert choose(CompactionEngine.LOCAL) == (["local", "local"], [])
+
+
+def test_the_engine_spark_gets_everything_and_says_so(choose: Callable[..., tuple[list[str], list[str]]]) -> None:
+    asked, told = choose(CompactionEngine.SPARK)
+    assert asked == ["spark", "spark"]
+    assert told == ["folding 50 segments of activity on Spark", "merging 100 rows of runs on Spark"]
+
+
+def test_auto_takes_small_jobs_itself(choose: Callable[..., tuple[list[str], list[str]]]) -> None:
+    assert choose(CompactionEngine.AUTO) == (["local", "local"], [])
+
+
+@pytest.mark.usefixtures("everything_is_large")
+def test_auto_gives_large_jobs_to_spark_and_says_so(choose: Callable[..., tuple[list[str], list[str]]]) -> None:
+    asked, told = choose(CompactionEngine.AUTO)
+    assert asked == ["spark", "spark"]
+    assert all("on Spark, because they are 100 or more" in text for text in told)
+
+
+@pytest.mark.usefixtures("everything_is_large", "without_java")
+def test_without_java_auto_does_large_jobs_itself_and_names_the_cure(
+    choose: Callable[..., tuple[list[str], list[str]]],
+) -> None:
+    asked, told = choose(CompactionEngine.AUTO)
+    assert asked == ["local", "local"]
+    assert all("install Java 17 or newer" in text for text in told)
+
+
+@pytest.mark.usefixtures("without_pyspark")
+def test_whoever_insists_on_spark_without_pyspark_gets_the_cure() -> None:
+    with pytest.raises(Invalid, match=r"pip install 'arco\[spark\]'"):
+        require_spark()
+
+
+@pytest.mark.usefixtures("without_java")
+def test_whoever_insists_on_spark_without_java_gets_the_cure() -> None:
+    with pytest.raises(Invalid, match="JAVA_HOME"):
+        require_spark()

@@ -1,0 +1,107 @@
+"""The runner on real Spark gives the tables that the local one gives, for every domain."""
+
+import asyncio
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from arco.core import Corrupt, LostObject
+from arco.log import Place
+from arco.runtime import DEFINITIONS, AsyncRuntime, read_incarnation
+from arco.state import Definition, Layer, LayerReader, Layout, MergeJob, RefoldJob, _runner, digest_rows
+from arco.storage import LocalStore, Sequence
+from tests.recorded.record import HERE, SCOPE
+from tests.spark.logs import Chance, TwoRunners, write_log
+
+# PySpark leaves the sockets over which results come to the garbage collector.
+pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
+
+EVERY_LOG = pytest.mark.parametrize("definition", DEFINITIONS, ids=lambda known: known.log)
+
+
+async def recorded(folder: Path, definition: Definition, spark: Any) -> tuple[TwoRunners, int]:
+    """A workspace of an earlier release, with blobs and events of every type, and the number of its last segment."""
+    shutil.copytree(HERE / "0.1" / "store", folder, dirs_exist_ok=True)
+    base = LocalStore(folder)
+    incarnation = await read_incarnation(base, SCOPE, AsyncRuntime())
+    place = Place(SCOPE.tenant, SCOPE.workspace, incarnation.id, definition.log)
+    runners = TwoRunners(base, f"file://{folder}", place, lambda: spark)
+    return runners, (await Sequence(runners.store, Layout(place).ledger, runners.runtime).tail()).number
+
+
+@EVERY_LOG
+def test_a_recorded_workspace_is_rebuilt_to_the_same_tables(spark: Any, tmp_path: Path, definition: Definition) -> None:
+    async def work() -> dict[str, int]:
+        runners, through = await recorded(tmp_path, definition, spark)
+        return (await runners.compare(through))[1]
+
+    rows = asyncio.run(work())
+    wanted = {"catalog": ("tables", "audit"), "activity": ("plan_tasks", "rejections")}[definition.log]
+    assert min(rows[name] for name in wanted)
+
+
+@EVERY_LOG
+def test_a_random_history_is_rebuilt_to_the_same_tables(spark: Any, tmp_path: Path, definition: Definition) -> None:
+    async def work() -> dict[str, int]:
+        base, place = LocalStore(tmp_path), Place("acme", "prod", "inc-1", definition.log)
+        through = await write_log(base, place, Chance(7).segments(definition, 200))
+        return (await TwoRunners(base, f"file://{tmp_path}", place, lambda: spark).compare(through))[1]
+
+    rows = asyncio.run(work())
+    assert min(rows["rejections"], rows["audit"], rows["retention"], rows["operations"])
+
+
+@EVERY_LOG
+def test_merges_write_the_same_rows(
+    spark: Any, tmp_path: Path, definition: Definition, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_runner, "SPILL_ROWS", 40)
+    monkeypatch.setattr("arco.state._forward.BATCH_SEGMENTS", 10)
+
+    async def work() -> None:
+        base, place = LocalStore(tmp_path), Place("acme", "prod", "inc-1", definition.log)
+        through = await write_log(base, place, Chance(8).segments(definition, 60))
+        runners = TwoRunners(base, f"file://{tmp_path}", place, lambda: spark)
+        manifest = await runners.local.refold(RefoldJob(definition, through, f"{0:020d}-refold"))
+        tables = [table for table in definition.tables.values() if len(manifest.layers_of(table.name)) > 2]
+        assert len(tables) > 3
+        for table in tables[:4]:
+            layers = tuple(manifest.layers_of(table.name))
+            for oldest, chosen in ((True, layers[:2]), (False, layers[1:])):
+                job = MergeJob(table, chosen, oldest, None, f"{0:020d}-{table.name}-{oldest}")
+                digests = []
+                for runner in (runners.local, runners.spark):
+                    files = await runner.merge(job)
+                    layer = Layer(table.name, 2, "0", "1", files)
+                    data = await LayerReader(runners.store).rows(table, [layer], dead=True)
+                    digests.append((data.num_rows, digest_rows(table, data)))
+                assert digests[0] == digests[1]
+
+    asyncio.run(work())
+
+
+@pytest.mark.parametrize(("damage", "error"), [("lost", LostObject), ("altered", Corrupt), ("refilled", Corrupt)])
+def test_what_executors_find_wrong_is_said_by_the_driver(
+    spark: Any, tmp_path: Path, damage: str, error: type[Exception]
+) -> None:
+    definition = DEFINITIONS[1]
+
+    async def work() -> None:
+        base, place = LocalStore(tmp_path), Place("acme", "prod", "inc-1", definition.log)
+        through = await write_log(base, place, Chance(9).segments(definition, 16))
+        path = tmp_path / "acme" / "prod" / Sequence(base, Layout(place).ledger, AsyncRuntime()).path(9)
+        if damage == "lost":
+            path.unlink()
+        elif damage == "altered":
+            path.write_bytes(path.read_bytes()[:-5] + b"12345")
+        else:  # whole, but not the one that its successor continues
+            other = tmp_path / "other"
+            await write_log(LocalStore(other), place, Chance(10).segments(definition, 16))
+            path.write_bytes((other / path.relative_to(tmp_path)).read_bytes())
+        runners = TwoRunners(base, f"file://{tmp_path}", place, lambda: spark)
+        await runners.spark.refold(RefoldJob(definition, through, f"{0:020d}-spark"))
+
+    with pytest.raises(error):
+        asyncio.run(work())

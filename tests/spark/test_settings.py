@@ -1,0 +1,59 @@
+"""What a worker is told of Spark, and where Spark finds a store."""
+
+import pytest
+
+from arco.core import Invalid, check_master
+from arco.spark import SparkSettings, parse_conf
+from arco.spark._place import place_of
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "local",
+        "local[*]",
+        "local[2]",
+        "local[2, 4]",
+        "local-cluster[2,1,1024]",
+        "yarn",
+        "spark://a:7077,b:7077",
+        "k8s://https://k.example.com:6443",
+        "sc://h:15002/;use_ssl=true",
+    ],
+)
+def test_masters_are_taken_as_they_are(text: str) -> None:
+    assert check_master(text) == text
+
+
+@pytest.mark.parametrize("text", ["", "here", "http://a:7077", "spark://user:pass@a:7077", "local[", "yarn "])
+def test_what_is_no_master_is_refused(text: str) -> None:
+    with pytest.raises(Invalid, match="is no Spark master; write local"):
+        check_master(text)
+
+
+def test_settings_are_pairs_and_their_values_are_not_shown() -> None:
+    conf = parse_conf(["spark.a=1", "spark.b=x=y", "spark.c="])
+    assert conf == {"spark.a": "1", "spark.b": "x=y", "spark.c": ""}
+    assert "x=y" not in repr(SparkSettings("yarn", conf))
+    for text in ("spark.a", "a=1"):
+        with pytest.raises(Invalid, match="is no setting of Spark"):
+            parse_conf([text])
+
+
+def test_a_folder_is_named_by_its_path_and_nothing_in_it_is_a_pattern(tmp_path: object) -> None:
+    place = place_of(f"file://{tmp_path}/a[1]", {}, "acme/prod")
+    assert place.is_local
+    assert place.file("data/x.parquet") == f"{tmp_path}/a[1]/acme/prod/data/x.parquet"
+    assert place.pattern("data/x.parquet") == f"{tmp_path}/a\\[1\\]/acme/prod/data/x.parquet"
+
+
+def test_a_bucket_is_named_for_hadoop_and_its_credentials_are_not_shown() -> None:
+    options = {"access_key_id": "AK", "secret_access_key": "SK", "endpoint": "http://127.0.0.1:9", "region": "eu"}
+    place = place_of("s3://bucket/prefix", options, "acme/prod")
+    assert place.file("data/x") == "s3a://bucket/prefix/acme/prod/data/x"
+    assert place.conf["fs.s3a.secret.key"] == "SK"
+    assert place.conf["fs.s3a.path.style.access"] == "true"
+    assert place.conf["fs.s3a.connection.ssl.enabled"] == "false"
+    assert "SK" not in repr(place)
+    with pytest.raises(Invalid, match="cannot reach a store at az://"):
+        place_of("az://container", {}, "acme/prod")

@@ -1,0 +1,66 @@
+"""The same assets on a standalone cluster, whose executors are processes of their own, and on Spark Connect."""
+
+import sys
+from collections.abc import Iterator
+
+import pyarrow.parquet as pq
+import pytest
+
+from arco.domains.orchestration import FinishTask, Outcome
+from arco.spark import SparkSettings
+from tests.spark.clusters import connect_server, standalone
+from tests.worker.plane import input_of, reads
+from tests.worker.test_spark import SOURCE
+from tests.worker.warm import CONF, WarmWorld, on_spark
+
+pytestmark = pytest.mark.prove
+
+
+@pytest.fixture(scope="module", params=["standalone", "connect"])
+def world(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[WarmWorld]:
+    folder = tmp_path_factory.mktemp("world")
+    is_standalone = request.param == "standalone"
+    cluster = standalone(folder) if is_standalone else connect_server(folder, {"spark.ui.enabled": "false"})
+    with cluster as url:
+        conf = {**CONF, "spark.executor.memory": "512m", "spark.pyspark.python": sys.executable}
+        settings = SparkSettings(url, conf if is_standalone else {"spark.sql.shuffle.partitions": "2"})
+        made = WarmWorld(folder, SOURCE, spark=settings)
+        made.start()
+        yield made
+        made.close()
+
+
+def do(world: WarmWorld, name: str, *before: tuple[str, FinishTask]) -> FinishTask:
+    made = on_spark(name, dependencies=tuple(reads(parameter, f"n.{parameter}") for parameter, _ in before))
+    inputs = tuple(input_of(world, parameter, result) for parameter, result in before)
+    result = world.do(world.envelope(definitions=(made,), inputs=inputs))
+    assert result.outcome is Outcome.SUCCEEDED, result.failure and result.failure.message[-1500:]
+    return result
+
+
+def test_frames_go_in_and_out(world: WarmWorld) -> None:
+    numbers = do(world, "numbers")
+    assert numbers.outputs[0].row_count == 100
+    again = do(world, "passes_on", ("given", numbers))
+    assert again.outputs[0].row_count == 100
+
+
+def test_functions_of_the_project_run_on_executors(world: WarmWorld) -> None:
+    result = do(world, "with_udf")
+    root = world.folder / "store" / "acme" / "prod"
+    values = [value for file in result.outputs[0].files for value in pq.read_table(root / file.path)["x"].to_pylist()]
+    assert sorted(values) == [3, 4, 5]
+
+
+def test_a_failure_of_a_job_is_told(world: WarmWorld) -> None:
+    result = world.do(world.envelope(definitions=(on_spark("divides"),)))
+    assert result.failure is not None
+    assert "DIVIDE_BY_ZERO" in result.failure.message
+
+
+def test_a_job_that_takes_too_long_is_ended(world: WarmWorld) -> None:
+    do(world, "empty")
+    result = world.do(world.envelope(definitions=(on_spark("endless"),), timeout_seconds=3.0))
+    assert result.failure is not None
+    assert "timeout of 3 seconds" in result.failure.message
+    do(world, "empty")

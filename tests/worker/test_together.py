@@ -1,0 +1,297 @@
+"""Batches on Spark: one plan over all partitions, or one for each; the results are the same."""
+
+from collections.abc import Iterator
+
+import msgspec
+import pyarrow.parquet as pq
+import pytest
+
+from arco.assets import AssetDefinition, AssetKind, CheckDefinition, NotNull, RowCount, SqlCheck, Unique
+from arco.domains.orchestration import FailureCategory, FinishTask, Outcome
+from arco.sdk import daily
+from arco.servo._envelope import Envelope, InputValue
+from tests.worker.plane import input_of, reads
+from tests.worker.warm import WarmWorld, on_spark
+
+SOURCE = """
+    import os
+    from pyspark.sql import DataFrame, functions as F
+
+    @asset(namespace="n", engine="spark")
+    def raw(context):
+        day = context.partition["date"]
+        rows = 0 if day.day == 4 else 10 * day.day
+        return context.spark.range(rows).select(
+            "id", (F.col("id") % 3).alias("kind"), F.lit(None if day.day == 5 else 1.5).cast("double").alias("price"))
+
+    @asset(namespace="n")
+    def by_day(raw: DataFrame) -> DataFrame:
+        return raw.groupBy("date", "kind").agg(F.count("*").alias("n"), F.sum("price").alias("total"))
+
+    @asset(namespace="n")
+    def mixing(raw: DataFrame) -> DataFrame:
+        return raw.groupBy("kind").agg(F.count("*").alias("n"))
+
+    @asset(namespace="n")
+    def asks(raw: DataFrame, context) -> DataFrame:
+        return raw.withColumn("day", F.lit(str(context.partition["date"])))
+
+    @asset(namespace="n")
+    def asks_softly(raw: DataFrame, context) -> DataFrame:
+        try:
+            day = str(context.partition["date"])
+        except Exception:
+            day = "unknown"
+        return raw.withColumn("day", F.lit(day))
+
+    @asset(namespace="n")
+    def acts(raw: DataFrame) -> DataFrame:
+        return raw.withColumn("most", F.lit(raw.count()))
+
+    @asset(namespace="n")
+    def breaks(raw: DataFrame) -> DataFrame:
+        bad = (F.dayofmonth("date") == 3) & (F.col("id") == 2)
+        return raw.withColumn("x", F.when(bad, F.raise_error(F.lit("a bad row"))).otherwise(F.lit("fine")))
+
+    @asset(namespace="n")
+    def again(by_day: DataFrame, raw: DataFrame) -> DataFrame:
+        return by_day.join(raw.groupBy("date").agg(F.max("id").alias("top")), "date")
+
+    @asset(namespace="n")
+    def renames(raw: DataFrame) -> DataFrame:
+        return raw.withColumn("date", F.date_add("date", 1))
+
+    @multi_asset(namespace="n", outputs=["evens", "odds"])
+    def parted(raw: DataFrame):
+        return {"evens": raw.where("id % 2 = 0"), "odds": raw.where("id % 2 = 1")}
+
+    @asset(namespace="n")
+    def wrong(raw: DataFrame) -> DataFrame:
+        return raw.select("nope")
+
+    @asset(namespace="n")
+    def dies(raw: DataFrame) -> DataFrame:
+        def end(x):
+            import os, signal
+            os.kill(os.getppid(), signal.SIGKILL)
+        raw.sparkSession.sparkContext._gateway.proc.kill()
+        return raw
+"""
+
+DAYS = daily("2025-01-01")
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WarmWorld]:
+    world = WarmWorld(tmp_path_factory.mktemp("together"), SOURCE)
+    world.start()
+    yield world
+    world.close()
+
+
+def partition(day: int) -> str:
+    return f"date=d:2025-01-{day:02d}"
+
+
+def made(name: str, *reading: str, **fields: object) -> AssetDefinition:
+    return on_spark(name, partitions=(DAYS,), dependencies=tuple(reads(one, f"n.{one}") for one in reading), **fields)
+
+
+@pytest.fixture(scope="module")
+def raw(world: WarmWorld) -> dict[int, FinishTask]:
+    tasks = [world.envelope(definitions=(made("raw"),), partition=partition(day)) for day in range(1, 9)]
+    results = batch(world, tasks)
+    assert all(result.outcome is Outcome.SUCCEEDED for result in results), results[0].failure
+    return dict(enumerate(results, 1))
+
+
+def batch(world: WarmWorld, envelopes: list[Envelope]) -> list[FinishTask]:
+    """The results of tasks that run together."""
+    given = world.give_batch(*envelopes)
+    return [world.result(envelope) for envelope in given]
+
+
+def tasks_of(
+    world: WarmWorld, raw: dict[int, FinishTask], *definitions: AssetDefinition, days: range = range(1, 9)
+) -> list[Envelope]:
+    return [
+        world.envelope(definitions=definitions, partition=partition(day), inputs=(pinned(world, "raw", raw[day]),))
+        for day in days
+    ]
+
+
+def pinned(world: WarmWorld, parameter: str, result: FinishTask) -> InputValue:
+    given = input_of(world, parameter, result)
+    pins = tuple(msgspec.structs.replace(pin, schema_hash=result.outputs[0].schema_hash) for pin in given.pins)
+    return msgspec.structs.replace(given, pins=pins)
+
+
+def rows_of(world: WarmWorld, result: FinishTask, key: str = "") -> list[dict[str, object]]:
+    """What a task wrote, sorted."""
+    assert result.outcome is Outcome.SUCCEEDED, result.failure
+    output = next(one for one in result.outputs if not key or one.asset_key == key)
+    root = world.folder / "store" / "acme" / "prod"
+    found = [row for file in output.files for row in pq.ParquetFile(root / file.path).read().to_pylist()]
+    assert sum(file.row_count for file in output.files) == len(found) == output.row_count
+    return sorted(found, key=str)
+
+
+def plans(results: list[FinishTask]) -> set[str]:
+    return {output.plan for result in results for output in result.outputs}
+
+
+@pytest.mark.parametrize(
+    ("name", "plan"),
+    [
+        ("by_day", "together"),
+        ("mixing", "group by also date"),
+        ("asks", "asks for context.partition"),
+        ("asks_softly", "asks for context.partition"),
+        ("acts", "ran Spark jobs while it made its plan"),
+        ("renames", "does not tell to which partition a row belongs"),
+    ],
+)
+def test_a_batch_gives_what_its_tasks_give_alone(
+    world: WarmWorld, raw: dict[int, FinishTask], name: str, plan: str
+) -> None:
+    definition = made(name, "raw")
+    together = batch(world, tasks_of(world, raw, definition))
+    alone = [world.do(envelope) for envelope in tasks_of(world, raw, definition)]
+    for one, other in zip(together, alone, strict=True):
+        assert rows_of(world, one) == rows_of(world, other)
+        (mine,), (theirs,) = one.outputs, other.outputs
+        assert (mine.schema_hash, mine.inputs_fingerprint) == (theirs.schema_hash, theirs.inputs_fingerprint)
+        assert one.lineage is not None
+        assert other.lineage is not None
+        assert one.lineage.edges[0].column_lineage == other.lineage.edges[0].column_lineage
+        assert one.lineage.edges[0].column_lineage is not None
+    assert plans(alone) == {""}
+    assert all(plan in told for told in plans(together))
+
+
+def test_several_assets_of_one_function_are_written_together(world: WarmWorld, raw: dict[int, FinishTask]) -> None:
+    definitions = tuple(
+        made("parted", "raw").__class__(
+            **{**msgspec.structs.asdict(made("parted", "raw")), "key": f"n.{name}", "unit": "n.parted"}
+        )
+        for name in ("evens", "odds")
+    )
+    results = batch(world, tasks_of(world, raw, *definitions))
+    for day, result in enumerate(results, 1):
+        count = 0 if day == 4 else 10 * day
+        assert [len(rows_of(world, result, f"n.{name}")) for name in ("evens", "odds")] == [count // 2, count // 2]
+    assert plans(results) == {"together"}
+
+
+def test_a_partition_that_breaks_the_job_is_found_and_the_others_are_made(
+    world: WarmWorld, raw: dict[int, FinishTask]
+) -> None:
+    results = batch(world, tasks_of(world, raw, made("breaks", "raw")))
+    assert [result.outcome for result in results] == [
+        Outcome.FAILED if day == 3 else Outcome.SUCCEEDED for day in range(1, 9)
+    ]
+    failure = results[2].failure
+    assert failure is not None
+    assert failure.category is FailureCategory.TRANSFORM_ERROR
+    assert "a bad row" in failure.message
+    for day, result in enumerate(results, 1):
+        if day != 3:
+            assert len(rows_of(world, result)) == (0 if day == 4 else 10 * day)
+
+
+def test_what_cannot_be_planned_fails_for_each(world: WarmWorld, raw: dict[int, FinishTask]) -> None:
+    results = batch(world, tasks_of(world, raw, made("wrong", "raw"), days=range(1, 4)))
+    assert {result.outcome for result in results} == {Outcome.FAILED}
+    assert all("nope" in result.failure.message for result in results if result.failure)
+
+
+def test_rules_are_answered_for_each_partition(world: WarmWorld, raw: dict[int, FinishTask]) -> None:
+    checks = (
+        CheckDefinition("enough", rule=RowCount(min=1)),
+        CheckDefinition("priced", rule=NotNull("price")),
+        CheckDefinition("once", rule=Unique(("id",))),
+        CheckDefinition("known", rule=SqlCheck("SELECT * FROM data WHERE id NOT IN (SELECT id FROM raw)")),
+    )
+    definition = on_spark(
+        "priced",
+        kind=AssetKind.SQL,
+        sql="SELECT * FROM raw",
+        function="",
+        partitions=(DAYS,),
+        dependencies=(reads("raw", "n.raw"),),
+        checks=checks,
+    )
+    together = batch(world, tasks_of(world, raw, definition))
+    alone = [world.do(envelope) for envelope in tasks_of(world, raw, definition)]
+    assert plans(together) == {"together"}
+    for day, (one, other) in enumerate(zip(together, alone, strict=True), 1):
+        found = {check.check_name: (check.passed, check.actual_value, check.message) for check in one.checks}
+        assert found == {check.check_name: (check.passed, check.actual_value, check.message) for check in other.checks}
+        assert [found[name][0] for name in ("enough", "priced", "once", "known")] == [day != 4, day != 5, True, True]
+
+
+def test_what_is_made_of_what_was_made_together(world: WarmWorld, raw: dict[int, FinishTask]) -> None:
+    """The column of the partition is in the data now, and its statistics vouch for it."""
+    first = batch(world, tasks_of(world, raw, made("by_day", "raw")))
+    definition = made("again", "by_day", "raw")
+
+    def tasks() -> list[Envelope]:
+        return [
+            world.envelope(
+                definitions=(definition,),
+                partition=partition(day),
+                inputs=(pinned(world, "by_day", result), pinned(world, "raw", raw[day])),
+            )
+            for day, result in enumerate(first, 1)
+        ]
+
+    together = batch(world, tasks())
+    alone = [world.do(envelope) for envelope in tasks()]
+    assert [rows_of(world, one) for one in together] == [rows_of(world, one) for one in alone]
+    assert plans(together) == {"together"}
+
+
+def test_a_column_of_the_partitions_name_that_holds_something_else_is_not_believed(
+    world: WarmWorld, raw: dict[int, FinishTask]
+) -> None:
+    moved = batch(world, tasks_of(world, raw, made("renames", "raw"), days=range(1, 4)))
+    definition = made("by_day", "raw")
+    tasks = [
+        world.envelope(definitions=(definition,), partition=partition(day), inputs=(pinned(world, "raw", result),))
+        for day, result in enumerate(moved, 1)
+    ]
+    results = batch(world, tasks)
+    assert all("a column date of its own" in plan for plan in plans(results))
+    assert all({row["date"].day for row in rows_of(world, one)} == {day + 1} for day, one in enumerate(results, 1))  # type: ignore[attr-defined]
+
+
+def test_partitions_with_other_columns_have_plans_of_their_own(world: WarmWorld, raw: dict[int, FinishTask]) -> None:
+    tasks = tasks_of(world, raw, made("by_day", "raw"), days=range(1, 4))
+    (given,) = tasks[2].inputs
+    other = tuple(msgspec.structs.replace(pin, schema_hash="another") for pin in given.pins)
+    tasks[2] = msgspec.structs.replace(tasks[2], inputs=(msgspec.structs.replace(given, pins=other),))
+    results = batch(world, tasks)
+    assert [output.plan for result in results for output in result.outputs] == ["together", "together", ""]
+
+
+def test_the_author_may_vouch_for_a_plan(world: WarmWorld, raw: dict[int, FinishTask]) -> None:
+    vouched = msgspec.structs.replace(made("acts", "raw"), one_plan=True)
+    results = batch(world, tasks_of(world, raw, vouched, days=range(1, 4)))
+    assert plans(results) == {"together"}
+    liar = msgspec.structs.replace(made("mixing", "raw"), one_plan=True)
+    assert all("has no column date" in plan for plan in plans(batch(world, tasks_of(world, raw, liar))))
+    mover = msgspec.structs.replace(made("renames", "raw"), one_plan=True)
+    for result in batch(world, tasks_of(world, raw, mover, days=range(1, 4))):
+        assert result.failure is not None
+        assert result.failure.category is FailureCategory.CONFIGURATION_ERROR
+        assert "belong to no partition of the batch" in result.failure.message
+
+
+def test_a_batch_that_loses_spark_is_lost_but_for_what_was_reported(
+    world: WarmWorld, raw: dict[int, FinishTask]
+) -> None:
+    results = batch(world, tasks_of(world, raw, made("dies", "raw"), days=range(1, 4)))
+    assert {result.outcome for result in results} == {Outcome.FAILED}
+    assert all(result.failure is not None and result.failure.retryable for result in results)
+    again = batch(world, tasks_of(world, raw, made("by_day", "raw"), days=range(1, 4)))
+    assert plans(again) == {"together"}
