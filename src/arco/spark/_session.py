@@ -309,6 +309,9 @@ def _environment(settings: SparkSettings) -> Iterator[None]:
     if settings.is_local:
         os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"  # its pages are open to whoever reaches them
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    if "spark.pyspark.python" in settings.conf:
+        # Only spark-submit reads the setting; a context goes by the environment, and else by what is in the path.
+        os.environ["PYSPARK_PYTHON"] = settings.conf["spark.pyspark.python"]
     try:
         yield
     finally:
