@@ -46,6 +46,14 @@ def test_cells() -> None:
     assert shown == ["-", "yes", "1,234,567", "a", '["a",1]', '{"a":null}']
 
 
+def test_numbers_stand_to_the_right_also_where_some_are_missing() -> None:
+    file = io.StringIO()
+    Console(width=60, file=file).print(grid(["n", "x", "y"], [[1, 1234567.5, 1], [12345, None, "a"]]))
+    lines = [line.rstrip() for line in file.getvalue().splitlines()]
+    assert lines[0] == "     n             x   y"
+    assert lines[2:] == ["     1   1,234,567.5   1", "12,345             -   a"]
+
+
 @given(st.integers(0, 10**17), st.integers(0, (1 << 20) - 1))
 def test_points_read_back_as_they_are_written(number: int, index: int) -> None:
     assert parse_point(str(number)) == Point(revision=number)

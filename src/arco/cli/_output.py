@@ -145,7 +145,7 @@ def cell(value: object) -> Text:
             return value
         case bool():
             return Text("yes" if value else "no")
-        case int():
+        case int() | float():
             return Text(f"{value:,}")
         case str():
             return Text(visible(value))
@@ -154,11 +154,12 @@ def cell(value: object) -> Text:
 
 
 def grid(headers: Sequence[str], rows: Iterable[Sequence[object]]) -> Table:
-    """A table; columns of integers stand to the right."""
+    """A table; columns of numbers stand to the right."""
     body = [list(row) for row in rows]
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
     for index, header in enumerate(headers):
-        numbers = bool(body) and all(type(row[index]) is int for row in body)
+        values = [row[index] for row in body if row[index] is not None]
+        numbers = bool(values) and all(type(value) in (int, float) for value in values)
         table.add_column(header, justify="right" if numbers else "left", overflow="fold")
     for row in body:
         table.add_row(*(cell(value) for value in row))
