@@ -1,5 +1,6 @@
 # Everything a developer or CI runs. A target first sets up what it needs: a virtual environment in .venv from the
-# hashed lock file, and the Azure emulator from its npm lock file. Needed beforehand: Python >= 3.11, Node with npm, make.
+# hashed lock file, the Azure emulator from its npm lock file, and Java, which Spark runs in, from the system's packages.
+# Needed beforehand: Python >= 3.11, Node with npm, make.
 
 PYTHON ?= python3
 VENV := .venv

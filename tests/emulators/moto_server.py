@@ -6,28 +6,13 @@ With a folder as its argument, access keys may do what `policies.json` in there 
 import logging
 import sys
 import threading
-from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
 from moto.moto_server.werkzeug_app import DomainDispatcherApplication, MotoRequestHandler, create_backend_app
 from werkzeug.serving import make_server
 
-
-class OneCreateAtATime:
-    """S3 decides atomically whether an object is absent; moto's threads look first and write then."""
-
-    def __init__(self, app: Any) -> None:
-        self._app = app
-        self._lock = threading.Lock()
-
-    def __call__(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
-        if "HTTP_IF_NONE_MATCH" not in environ:
-            answer: Iterable[bytes] = self._app(environ, start_response)
-            return answer
-        with self._lock:
-            return list(self._app(environ, start_response))
-
+from tests.emulators.creates import OneCreateAtATime
 
 logging.getLogger("werkzeug").setLevel(logging.ERROR)
 app: Any = OneCreateAtATime(DomainDispatcherApplication(create_backend_app))

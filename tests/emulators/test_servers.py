@@ -1,11 +1,14 @@
 """A missing emulator must not pass silently where it counts, and the one of S3 decides about creates as S3 does."""
 
-import asyncio
+import time
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pytest
 
-from arco.storage import ObjectExists, Store
-from tests.emulators.servers import Emulator, missing_component
+from tests.emulators.creates import OneCreateAtATime
+from tests.emulators.servers import missing_component
 
 
 def test_a_missing_component_fails_in_ci(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -20,19 +23,22 @@ def test_a_missing_component_skips_elsewhere(monkeypatch: pytest.MonkeyPatch) ->
         missing_component("not installed")
 
 
-def test_of_many_creates_of_one_object_one_succeeds(s3_server: Emulator) -> None:
-    async def race(store: Store, number: int) -> int:
-        async def create() -> bool:
-            try:
-                await store.put(f"races/{number}", b"x" * 1_000, only_if_absent=True)
-            except ObjectExists:
-                return False
-            return True
+def test_of_many_creates_of_one_object_one_succeeds() -> None:
+    there: set[str] = set()
 
-        return sum(await asyncio.gather(*(create() for _ in range(16))))
+    def slow(environ: dict[str, Any], start: Callable[..., Any]) -> Iterable[bytes]:
+        """Looks first and writes then, as moto does, and takes its time in between."""
+        is_there = environ["PATH_INFO"] in there
+        time.sleep(0.005)
+        there.add(environ["PATH_INFO"])
+        yield b"exists" if is_there else b"created"
 
-    async def races() -> list[int]:
-        store = s3_server.store("emulators")
-        return [await race(store, number) for number in range(40)]
+    def creates(app: Callable[..., Iterable[bytes]]) -> int:
+        there.clear()
+        asked = {"PATH_INFO": "/a", "HTTP_IF_NONE_MATCH": "*"}
+        with ThreadPoolExecutor(8) as pool:
+            answers = pool.map(lambda _: b"".join(app(dict(asked), lambda *_: None)), range(8))
+        return list(answers).count(b"created")
 
-    assert asyncio.run(races()) == [1] * 40
+    assert creates(slow) > 1, "without it several succeed"
+    assert creates(OneCreateAtATime(slow)) == 1

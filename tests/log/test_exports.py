@@ -5,7 +5,7 @@ import pkgutil
 
 import arco.log
 
-INTERNAL = {"FORMAT", "find_secret"}
+INTERNAL = {"FORMAT"}
 """Used inside the layer only."""
 
 

@@ -1,4 +1,4 @@
-"""A pipeline of three assets through real processes, on a standalone cluster and on Spark Connect."""
+"""Pipelines through real processes, on a standalone cluster and on Spark Connect: a small one, and the example."""
 
 import sys
 from collections.abc import Iterator

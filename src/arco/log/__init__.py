@@ -24,7 +24,7 @@ from arco.log._hint import Hint, HintFile, OwnerHint, is_http
 from arco.log._owner import Owner
 from arco.log._reader import Unknown, check_segment, read_log
 from arco.log._registry import EventRegistry, EventType, Upcaster, unchanged
-from arco.log._secrets import check_no_secret, may_hold_secret
+from arco.log._secrets import check_no_secret, find_secret, may_hold_secret
 from arco.log._segment import (
     FIRST_LINK,
     MAX_EVENT_BYTES,
@@ -85,6 +85,7 @@ __all__ = [
     "check_segment",
     "decode_segment",
     "encode_segment",
+    "find_secret",
     "follow",
     "index_of",
     "is_http",

@@ -8,9 +8,8 @@ from collections.abc import Iterable
 
 import msgspec
 
-from arco.core import Invalid
 from arco.domains.execution import ColumnStats, DataFile
-from arco.log import check_no_secret
+from arco.log import find_secret
 
 __all__ = ["without_withheld"]
 
@@ -25,17 +24,7 @@ def without_withheld(stats: Iterable[ColumnStats], told: Iterable[DataFile]) -> 
     }
     return tuple(
         msgspec.structs.replace(stat, min=None, max=None)
-        if stat.column in withheld or not (_is_clean(stat.min) and _is_clean(stat.max))
+        if stat.column in withheld or find_secret([stat.min, stat.max])
         else stat
         for stat in stats
     )
-
-
-def _is_clean(bound: str | None) -> bool:
-    if bound is None:
-        return True
-    try:
-        check_no_secret("a bound", bound)
-    except Invalid:
-        return False
-    return True

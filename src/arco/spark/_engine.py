@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ChoosingRunner", "CompactionEngine", "missing_for_spark", "require_spark", "spark_sessions"]
 
-SPARK_FROM_EVENTS = 500_000
+SPARK_FROM_EVENTS = 800_000
 """A log of fewer events is folded faster here (docs/measurements.md)."""
 
 SPARK_FROM_ROWS = 4_000_000
