@@ -133,6 +133,10 @@ def test_two_assets_with_one_key_are_both_named() -> None:
         (Dependency("s.zone"), "compares time windows with keys"),
         (Dependency("s.region", mappings={"region": Custom({"eu": ("xx",)})}), "selects xx, which it does not have"),
         (Dependency("s.region", mappings={"region": Custom({"eu": ()})}), "selects nothing for eu"),
+        (
+            Dependency("s.up", mappings={"date": Custom({"eu": ("2025-01-01", "xx"), "us": ()})}),
+            "selects xx, which is no time",
+        ),
         (Dependency("s.region", mappings={"region": Custom({"eu": ("us",), "as": ("us",)})}), "is for as"),
     ],
 )

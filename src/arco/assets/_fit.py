@@ -18,7 +18,7 @@ from arco.assets._definition import (
     Window,
 )
 from arco.assets._lookup import ONLY_DIMENSION
-from arco.assets._partitions import check_partition_value
+from arco.assets._partitions import check_partition_value, time_value
 from arco.assets._windows import MAX_PARTITIONS, check_windows
 from arco.core import Invalid, check_name, shown
 
@@ -138,10 +138,20 @@ def _custom_faults(
             yield f"{what} selects nothing for {_few(missing)}", "name at least one key for each"
         if unknown := sorted(mapping.keys.keys() - set(source.keys)):
             yield f"{what} is for {_few(unknown)}, which the asset does not have", "remove them"
-    if isinstance(theirs, StaticPartitions):
-        selected = {key for keys in mapping.keys.values() for key in keys}
-        if unknown := sorted(selected - set(theirs.keys)):
-            yield f"{what} selects {_few(unknown)}, which it does not have", "correct the keys"
+    selected = {key for keys in mapping.keys.values() for key in keys}
+    if isinstance(theirs, TimePartitions):
+        if wrong := sorted(key for key in selected if not _is_time(theirs, key)):
+            yield f"{what} selects {_few(wrong)}, which is no time", "write times as it has them, such as 2025-01-01"
+    elif isinstance(theirs, StaticPartitions) and (unknown := sorted(selected - set(theirs.keys))):
+        yield f"{what} selects {_few(unknown)}, which it does not have", "correct the keys"
+
+
+def _is_time(partitions: TimePartitions, text: str) -> bool:
+    try:
+        time_value(partitions, "", text)
+    except Invalid:
+        return False
+    return True
 
 
 def _few(keys: Sequence[str]) -> str:

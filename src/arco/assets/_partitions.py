@@ -22,7 +22,7 @@ from arco.assets._definition import Dimension, StaticPartitions, TimePartitions
 from arco.assets._windows import MAX_PARTITIONS, Windows, local_time, window_of, windows_at
 from arco.core import Invalid, PartitionKey, Scalar, check_name, shown
 
-__all__ = ["Axis", "PartitionSpace", "check_partition_value", "partition_text"]
+__all__ = ["Axis", "PartitionSpace", "check_partition_value", "partition_text", "time_value"]
 
 _EMPTY = PartitionKey.empty()
 _VALUE_MAX = 256
@@ -73,20 +73,7 @@ class Axis:
         return PartitionKey({self.name: self._value(text)}).canonical
 
     def _value(self, text: str) -> Scalar:
-        if not isinstance(self.definition, TimePartitions):
-            return text
-        return _day(self.name, text) if self.definition.values == "date" else self._moment(text)
-
-    def _moment(self, text: str) -> datetime:
-        assert isinstance(self.definition, TimePartitions)
-        try:
-            moment = datetime.fromisoformat(text)
-        except ValueError:
-            raise Invalid(f"{shown(text)} of {self.name} is no time; write it as 2025-01-01T06:00Z") from None
-        if moment.tzinfo is None:
-            zone = self.definition.timezone
-            moment = moment.replace(tzinfo=UTC if zone == "UTC" else ZoneInfo(zone))
-        return moment.astimezone(UTC)
+        return time_value(self.definition, self.name, text) if isinstance(self.definition, TimePartitions) else text
 
     def _range(self, text: str) -> range:
         low, _, high = text.partition("..")
@@ -300,6 +287,21 @@ def _keep(cache: dict[K, V], key: K, value: V) -> None:
     if len(cache) >= _KEPT:
         cache.clear()
     cache[key] = value
+
+
+def time_value(partitions: TimePartitions, name: str, text: str) -> date | datetime:
+    """A value of a dimension of time, as people write it."""
+    return _day(name, text) if partitions.values == "date" else _moment(partitions, name, text)
+
+
+def _moment(partitions: TimePartitions, name: str, text: str) -> datetime:
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise Invalid(f"{shown(text)} of {name} is no time; write it as 2025-01-01T06:00Z") from None
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=UTC if partitions.timezone == "UTC" else ZoneInfo(partitions.timezone))
+    return moment.astimezone(UTC)
 
 
 def _day(name: str, text: str) -> date:
