@@ -421,11 +421,14 @@ def test_statistics_are_those_of_the_files_that_are_there() -> None:
 
 def test_retention_deletes_what_a_compaction_made_and_what_it_replaced() -> None:
     async def work(small: Small) -> None:
-        await small.make()
+        first = await small.make()
         await small.compact()
+        size = sum(file.size_bytes for file in await small.files(first))
         last = await small.make((1,))
         workspace, ids = small.world.workspace, [small.asset_id]
-        await retire_versions(workspace, ids, STRICT, ASKED, dry_run=False)
+        done = await retire_versions(workspace, ids, STRICT, ASKED, dry_run=False)
+        assert [(one.version.materialization_id, one.byte_size) for one in done.expired] == [(first, size)]
+        assert done.expired[0].version.byte_size != size
         small.later(25 * HOUR)
         done = await retire_versions(workspace, ids, STRICT, ASKED, dry_run=False)
         assert len(done.deleted) == 1

@@ -11,10 +11,12 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from arco.domains.execution import (
+    COMPACTED_VERSIONS,
     EXPIRED,
     MATERIALIZATIONS,
     MAX_EXPIRED,
     VERSION_STATUS,
+    CompactedVersion,
     DeleteVersions,
     ExpireVersions,
     Materialization,
@@ -46,6 +48,8 @@ MAX_ENDED: Final = 2_000
 class Retired:
     version: Materialization
     reason: str
+    byte_size: int
+    """Of the files it has now, which may be others than those it was written with."""
 
 
 @dataclass
@@ -121,6 +125,8 @@ class _Retiring:
         if not allowed and not ended:
             return found
         runs, pinned = await self._active_runs(), await pinned_versions(snapshot)
+        compacted: list[CompactedVersion] = await snapshot.rows(COMPACTED_VERSIONS, self._asset_id)
+        sizes = {row.materialization_id: row.byte_size for row in compacted}
         for name, reason in (*allowed.items(), *ended.items()):
             version = versions.get(name)
             if version is None:
@@ -130,9 +136,9 @@ class _Retiring:
             elif not _is_ours(version):
                 found.foreign += 1
             elif name in allowed:
-                found.expired.append(Retired(version, reason))
+                found.expired.append(Retired(version, reason, sizes.get(name, version.byte_size)))
             elif reason:
-                found.deleted.append(Retired(version, reason))
+                found.deleted.append(Retired(version, reason, sizes.get(name, version.byte_size)))
             else:
                 found.waiting += 1
         return found

@@ -89,7 +89,7 @@ def _retired(one: Retired) -> RetiredVersion:
         asset_key=version.asset_key,
         partition_key=version.partition_key,
         version=version.version,
-        byte_size=version.byte_size,
+        byte_size=one.byte_size,
         reason=one.reason,
     )
 
