@@ -333,13 +333,29 @@ def audit_row(
 def row_text(row: Any) -> bytes | None:
     """A row as JSON; None if there is none. Fields without a value are left out: most rows have many.
 
-    Maps that were read from a file are in another order than those that were folded, so the keys are sorted.
+    Maps that were read from a file are in another order than those that were folded, so the keys are sorted. And values
+    that are left out because they are defaults are told by identity, which no value from a file has.
     """
     if row is None:
         return None
     fields = zip(row.__struct_fields__, msgspec.structs.astuple(row), strict=True)
-    said = {name: value for name, value in fields if value is not None and value != () and value != {}}
+    said = {name: _settled(value) for name, value in fields if value is not None and value != () and value != {}}
     return msgspec.json.encode(said, order="deterministic")
+
+
+def _settled(value: Any) -> Any:
+    """The value with the very objects of its classes in the place of what equals a default."""
+    if isinstance(value, list | tuple):
+        return [_settled(item) for item in value]
+    if isinstance(value, dict):
+        return {name: _settled(item) for name, item in value.items()}
+    if not isinstance(value, msgspec.Struct):
+        return value
+    settled = {}
+    for field in msgspec.structs.fields(value):
+        given = getattr(value, field.name)
+        settled[field.name] = field.default if given == field.default else _settled(given)
+    return type(value)(**settled)
 
 
 def _rows_text(found: Iterable[tuple[str, bytes | None]]) -> str | None:
