@@ -47,6 +47,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> "Iterator[SparkSession]":
             .config("spark.sql.session.timeZone", "UTC")
             .config("spark.sql.warehouse.dir", str(folder / "warehouse"))
             .config("spark.log.level", "ERROR")
+            .config("spark.python.daemon.module", "arco.spark._daemon")
             .config("spark.ui.showConsoleProgress", "false")
             .getOrCreate()
         )
