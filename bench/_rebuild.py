@@ -1,7 +1,8 @@
 """Rebuilding state from the log: in this process against Spark on all cores, across sizes; then a large log on Spark.
 
 The events are those of `measure_states`: materializations with one file each, of so many assets that each has 500.
-Times are wall times of `Runner.refold`, without the publish. Every figure comes from a process of its own, which prints
+Times are wall times of `Runner.refold`, without the publish, and of `Runner.merge` of the table of materializations,
+from the layers in which a rebuild in one process leaves it. Every figure comes from a process of its own, which prints
 it: `python -m bench._rebuild FOLDER EVENTS ENGINE CORES`. Spark is started before, and has rebuilt a small log once, so
 that executors have loaded the program; what that takes is a line of its own. Memory is the greatest sum over the
 process and all its children, shared pages counted once. Processes are pinned to their cores, as `taskset` does it.
@@ -20,12 +21,15 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
+from arco.domains.execution import MATERIALIZATIONS
 from arco.log import Header, Place, encode_segment
 from arco.runtime import AsyncRuntime
 from arco.spark import Site, SparkRunner, spark_sessions
-from arco.spark._engine import SPARK_FROM_EVENTS
+from arco.spark._engine import SPARK_FROM_EVENTS, SPARK_FROM_ROWS
 from arco.spark._site import definition_of
-from arco.state import Layout, LocalRunner, RefoldJob, Runner
+from arco.state import Layout, LocalRunner, Manifest, MergeJob, RefoldJob, Runner
 from arco.storage import LocalStore, RequestCounts, Role, RoleStore, Scope
 from arco.storage import Sequence as Numbers
 from bench._measure import Line, Stopwatch
@@ -43,7 +47,7 @@ BUDGET = 150_000
 AT = 1_750_000_000_000_000
 
 Figures = dict[str, float]
-"""Seconds of the rebuild, of the start of Spark, and bytes of memory."""
+"""Seconds of the rebuild, of the start of Spark, of a merge and rows of that, and bytes of memory."""
 
 
 async def measure_rebuild(folder: Path, runtime: AsyncRuntime, quick: bool) -> list[Line]:
@@ -56,7 +60,9 @@ async def measure_rebuild(folder: Path, runtime: AsyncRuntime, quick: bool) -> l
         local, spark = (_figures(folder, events, engine, 2) for engine in ("local", "spark"))
         found.append((local, spark))
         lines += _both(events, local, spark)
-    lines += _threshold(sizes, found)
+    lines.append(Line(SECTION, "start of Spark and its first job", f"{found[-1][1]['start']:.1f} s"))
+    lines += _threshold("seconds", "events", "a rebuild", SPARK_FROM_EVENTS, found)
+    lines += _threshold("merge", "rows", "a merge", SPARK_FROM_ROWS, found)
     for cores in (2, 1):
         lines += _large(folder, large, cores)
     return lines
@@ -64,6 +70,7 @@ async def measure_rebuild(folder: Path, runtime: AsyncRuntime, quick: bool) -> l
 
 def _both(events: int, local: Figures, spark: Figures) -> list[Line]:
     ours, theirs = spark["seconds"], local["seconds"]
+    merged = f"  then merging {local['rows']:,.0f} rows of materializations"
     return [
         Line(
             SECTION,
@@ -71,6 +78,13 @@ def _both(events: int, local: Figures, spark: Figures) -> list[Line]:
             f"{ours:.1f} s",
             f"in this process {theirs:.1f} s",
             ours / theirs,
+        ),
+        Line(
+            SECTION,
+            merged,
+            f"{spark['merge']:.1f} s",
+            f"in this process {local['merge']:.1f} s",
+            spark["merge"] / local["merge"],
         ),
         Line(
             SECTION,
@@ -82,23 +96,20 @@ def _both(events: int, local: Figures, spark: Figures) -> list[Line]:
     ]
 
 
-def _threshold(sizes: Sequence[int], found: Sequence[tuple[Figures, Figures]]) -> list[Line]:
-    """From how many events on Spark is faster although it has to start: by the two largest sizes, as straight lines."""
+def _threshold(what: str, unit: str, name: str, threshold: int, found: Sequence[tuple[Figures, Figures]]) -> list[Line]:
+    """From what size on Spark is faster although it has to start: by the two largest sizes, as straight lines."""
     (local_few, spark_few), (local_many, spark_many) = found[-2:]
-    events = sizes[-1] - sizes[-2]
-    start = spark_many["start"]
-    here = (local_many["seconds"] - local_few["seconds"]) / events
-    there = (spark_many["seconds"] - spark_few["seconds"]) / events
-    lead = start + spark_many["seconds"] - local_many["seconds"]
-    lines = [Line(SECTION, "start of Spark and its first job", f"{start:.1f} s")]
-    if here > there:
-        crossing = sizes[-1] + lead / (here - there)
-        ratio = SPARK_FROM_EVENTS / crossing
-        told = f"`auto` takes it from {SPARK_FROM_EVENTS:,}"
-        name = "Spark is faster, its start counted, from"
-        fits = 0.5 <= ratio <= 2
-        lines.append(Line(SECTION, name, f"{crossing:,.0f} events", told, ratio, "0.5 to 2", fits))
-    return lines
+    size = local_many[unit] - local_few[unit]
+    here = (local_many[what] - local_few[what]) / size
+    there = (spark_many[what] - spark_few[what]) / size
+    lead = spark_many["start"] + spark_many[what] - local_many[what]
+    title = f"{name} is faster on Spark, its start counted, from"
+    if here <= there:
+        return [Line(SECTION, title, "no size", f"by the two largest: {here * 1e6:.1f} and {there * 1e6:.1f} µs")]
+    crossing = local_many[unit] + lead / (here - there)
+    ratio = threshold / crossing
+    told = f"`auto` takes it from {threshold:,}"
+    return [Line(SECTION, title, f"{crossing:,.0f} {unit}", told, ratio, "0.5 to 2", 0.5 <= ratio <= 2)]
 
 
 def _large(folder: Path, events: int, cores: int) -> list[Line]:
@@ -157,16 +168,26 @@ def _figures(folder: Path, events: int, engine: str, cores: int) -> Figures:
 # In the process that is measured
 
 
-async def _rebuild(folder: Path, events: int, engine: str, sessions: Any, attempt: str) -> float:
-    place, runtime = _place(events), AsyncRuntime()
-    definition = definition_of(place.log)
+def _runner(folder: Path, place: Place, engine: str, sessions: Any) -> Runner:
+    runtime = AsyncRuntime()
     store = RoleStore(LocalStore(folder), Scope(place.tenant, place.workspace), Role.COMPACTOR, RequestCounts())
-    runner: Runner = LocalRunner(store, place, runtime)
     if engine == "spark":
-        runner = SparkRunner(store, Site.of(f"file://{folder.absolute()}", {}, place), runtime, sessions)
+        return SparkRunner(store, Site.of(f"file://{folder.absolute()}", {}, place), runtime, sessions)
+    return LocalRunner(store, place, runtime)
+
+
+async def _rebuild(runner: Runner, events: int, attempt: str) -> tuple[float, Manifest]:
+    definition = definition_of(_place(events).log)
     with Stopwatch() as watch:
-        await runner.refold(RefoldJob(definition, -(-events // SIZE), f"{0:020d}-{attempt}"))
-    return watch.wall
+        manifest = await runner.refold(RefoldJob(definition, -(-events // SIZE), f"{0:020d}-{attempt}"))
+    return watch.wall, manifest
+
+
+async def _merge(runner: Runner, manifest: Manifest, attempt: str) -> tuple[float, int]:
+    layers = tuple(layer for layer in manifest.layers if layer.table == MATERIALIZATIONS.name)
+    with Stopwatch() as watch:
+        await runner.merge(MergeJob(MATERIALIZATIONS, layers, True, None, f"{1:020d}-{attempt}"))
+    return watch.wall, sum(layer.rows for layer in layers)
 
 
 def _memory() -> int:
@@ -203,13 +224,21 @@ def main() -> None:
 
     started = time.perf_counter()
     attempt = f"{engine}-{cores}-{os.getpid()}"
+    layers = folder / f"layers-{events}.json"
     with spark_sessions(f"local[{cores}]") as sessions:
         if engine == "spark":
-            asyncio.run(_rebuild(folder, SMALL, engine, sessions, attempt))
+            asyncio.run(_rebuild(_runner(folder, _place(SMALL), engine, sessions), SMALL, attempt))
         ready = time.perf_counter() - started
         threading.Thread(target=watch, daemon=True).start()
-        seconds = asyncio.run(_rebuild(folder, events, engine, sessions, attempt))
-    print(json.dumps({"seconds": seconds, "start": ready, "memory": max(most[0], 1)}))
+        runner = _runner(folder, _place(events), engine, sessions)
+        seconds, manifest = asyncio.run(_rebuild(runner, events, attempt))
+        found = {"events": events, "seconds": seconds, "start": ready, "memory": max(most[0], 1)}
+        if engine == "local":
+            layers.write_bytes(msgspec.json.encode(manifest))
+        if layers.exists():
+            manifest = msgspec.json.decode(layers.read_bytes(), type=Manifest)
+            found["merge"], found["rows"] = asyncio.run(_merge(runner, manifest, attempt))
+    print(json.dumps(found))
 
 
 if __name__ == "__main__":
