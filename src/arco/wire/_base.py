@@ -28,6 +28,9 @@ class Answer(BaseModel):
 class Page(Answer, Generic[T]):
     """One page of a list. `next_cursor` is null on the last page; a cursor is opaque and good for this list only."""
 
+    # Pydantic looks for docstrings of attributes in the source of every `Page[X]`, which costs seconds at each start.
+    model_config = ConfigDict(use_attribute_docstrings=False)
+
     @classmethod
     def model_parametrized_name(cls, params: tuple[Any, ...]) -> str:
         """`KeyInfoPage`: the name that generated clients give it."""
@@ -35,8 +38,7 @@ class Page(Answer, Generic[T]):
 
     items: list[T]
     next_cursor: str | None = None
-    position: str
-    """The position of the log this page was read at."""
+    position: Annotated[str, Field(description="The position of the log this page was read at.")]
 
 
 class Written(Answer):
