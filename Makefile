@@ -25,7 +25,7 @@ java:
 	@.ci/install-java
 
 demo: $(VENV_READY) java ## Carry out a pipeline on Spark, from nothing to a report
-	@$(BIN)/python examples/demo.py $(if $(FOLDER),--folder $(FOLDER))
+	@$(BIN)/python examples/demo.py $(if $(FOLDER),--folder $(FOLDER)) $(if $(FRESH),--fresh)
 
 test: $(VENV_READY) $(EMULATORS_READY) java ## Run the tests on all cores, with branch coverage of at least 80 %
 	@$(BIN)/pytest -q -n auto --maxprocesses 8 --dist worksteal --cov=arco --cov-branch --cov-fail-under=80 tests

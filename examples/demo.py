@@ -1,10 +1,12 @@
 """`make demo`: a shop's pipeline on Spark, deployed, backfilled for a quarter, put right, queried and explained.
 
-    python examples/demo.py                  in a folder of its own, which is removed at the end
-    python examples/demo.py --folder PATH    in this folder, which stays
+    make demo                  in .work/demo
+    make demo FOLDER=shop      in another folder
+    make demo FRESH=1          from nothing, although it is there already
 
-The pipeline is what `arco init --example` writes. Every line that begins with `$` is a command as anybody may type it;
-what follows is what it said.
+The folder stays, and a second time there is nothing to do in it, because nothing changed. The pipeline is what
+`arco init --example` writes. Every line that begins with `$` is a command as anybody may type it; what follows is what
+it said.
 """
 
 import argparse
@@ -15,7 +17,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -23,6 +24,9 @@ from pathlib import Path
 
 from arco.spark import missing_for_spark
 
+FOLDER = Path(__file__).parents[1] / ".work" / "demo"
+DONE = ".arco-demo"
+"""A file that says that the demo was carried out in its folder to the end."""
 QUARTER = "--from 2026-07-01 --to 2026-09-30"
 DEV = "arco dev --slots 1"
 # One Spark on a small machine: little memory, little to shuffle, no pages; compiled quickly rather than well, because
@@ -56,12 +60,12 @@ STEPS: Sequence[tuple[str, str]] = (
         "arco quarantine release shop.events -p date=2026-08-15 --reason 'the summer sale' --yes",
     ),
     (
-        "Events and all that is made of them, once more: what was missing is made, and nothing else.",
-        f"arco backfill shop.events+ {QUARTER} --watch",
+        "The quarter once more: what was missing is made, and nothing else.",
+        f"arco backfill '*' {QUARTER} --watch",
     ),
     (
         "And once more: there is nothing to do, because nothing changed.",
-        f"arco backfill shop.events+ {QUARTER} --watch",
+        f"arco backfill '*' {QUARTER} --watch",
     ),
     (
         "What came of it.",
@@ -72,40 +76,59 @@ STEPS: Sequence[tuple[str, str]] = (
     ("Of how many columns is that known?", "arco lineage coverage"),
 )
 
+AGAIN: Sequence[tuple[str, str]] = (
+    (
+        "The demo was carried out here before. Nothing changed since, so there is nothing to do.",
+        f"arco backfill '*' {QUARTER} --watch",
+    ),
+)
+
 NEXT = """\
 Next:
+  {enter}
   pipeline.py         the eight assets, their checks, and what follows from them
   arco plan '*'       what a run would do and why, and how days are made together
   arco runs list      all of it, run by run; everything is in SQL too: arco query "select * from system.runs"
   arco audit          who decided what
-  docs/servo.md       how it works"""
+And docs/servo.md says how it works."""
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description="A shop's pipeline on Spark, from nothing to a report.")
-    parser.add_argument("--folder", type=Path, help="where to do it; it stays")
-    folder: Path | None = parser.parse_args().folder
+    parser.add_argument("--folder", type=Path, default=FOLDER, help="where to do it; it stays")
+    parser.add_argument("--fresh", action="store_true", help="begin from nothing, although it was done there before")
+    given = parser.parse_args()
+    folder: Path = given.folder.absolute()
     trouble = missing_for_spark()
     if trouble is not None:
         print(f"The demo runs on Spark: {trouble}.", file=sys.stderr)
         return NO_SPARK
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # ends what it started, as Ctrl-C does
     begin = time.perf_counter()
-    place = folder or Path(tempfile.mkdtemp(prefix="arco-demo-"))
-    place.mkdir(parents=True, exist_ok=True)
+    is_done = (folder / DONE).exists()
+    # One that was cut off begins anew; a folder that somebody named may have other things in it.
+    if (is_done and given.fresh) or (not is_done and folder == FOLDER):
+        shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True, exist_ok=True)
     try:
-        code = Demo(place).carry_out()
+        code = Demo(folder).carry_out(again=is_done and not given.fresh)
     except KeyboardInterrupt:
         return 130
-    finally:
-        if folder is None:
-            shutil.rmtree(place, ignore_errors=True)
     if code == 0:
-        stays = f"  cd {folder}  the folder of the demo\n" if folder is not None else ""
-        print(f"\nThat took {time.perf_counter() - begin:.0f} seconds.\n\n{NEXT}\n{stays}", end="")
-        if folder is None:
-            print("  python examples/demo.py --folder shop    the same, in a folder that stays")
+        (folder / DONE).touch()
+        print(f"\nThat took {time.perf_counter() - begin:.0f} seconds.\n\n{NEXT.format(enter=_enter(folder))}")
     return code
+
+
+def _enter(folder: Path) -> str:
+    """How to get where the demo is, with `arco` at hand, as somebody here would type it."""
+    activate = Path(sys.executable).parent / "activate"
+    steps = [f". {_short(activate)}"] * activate.exists() + [f"cd {_short(folder)}"]
+    return " && ".join(steps)
+
+
+def _short(path: Path) -> str:
+    return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else str(path)
 
 
 class Demo:
@@ -115,16 +138,23 @@ class Demo:
         if not sys.stdout.isatty():
             self._environment.setdefault("COLUMNS", "110")
 
-    def carry_out(self) -> int:
+    def carry_out(self, *, again: bool) -> int:
+        if again:
+            with self._serving("A server and a worker.", "\nServing "):
+                return self._steps(AGAIN, 0)
         code = self._run("A folder with an example, and a workspace in it.", "arco init --example")
         if code:
             return code
-        with self._serving():
-            for number, (why, line) in enumerate(STEPS):
-                code = self._run(why, line)
-                if code != (NOT_ALL if number == 0 else 0):
-                    print(f"this ended with {code}", file=sys.stderr)
-                    return code or NOT_ALL
+        with self._serving("A server, a worker, and the pipeline deployed.", "\nDeployed "):
+            return self._steps(STEPS, NOT_ALL)
+
+    def _steps(self, steps: Sequence[tuple[str, str]], first: int) -> int:
+        """Carry them out; the first one ends with the code `first`, the others with 0."""
+        for number, (why, line) in enumerate(steps):
+            code = self._run(why, line)
+            if code != (0 if number else first):
+                print(f"this ended with {code}", file=sys.stderr)
+                return code or NOT_ALL
         return 0
 
     def _run(self, why: str, line: str) -> int:
@@ -150,9 +180,9 @@ class Demo:
             return process.wait()
 
     @contextmanager
-    def _serving(self) -> Iterator[None]:
-        """A server and a worker with a warm Spark, and the project deployed, while the block runs."""
-        _tell("A server, a worker, and the pipeline deployed.", f"{DEV} &")
+    def _serving(self, why: str, ready: str) -> Iterator[None]:
+        """A server and a worker with a warm Spark while the block runs, which begins when it has said `ready`."""
+        _tell(why, f"{DEV} &")
         conf = [part for pair in SMALL for part in ("--spark-conf", pair)]
         output = self._folder / ".arco-dev.log"
         with output.open("wb") as log:
@@ -165,17 +195,17 @@ class Demo:
                 start_new_session=True,
             )
             try:
-                print(_until_deployed(process, output), end="", flush=True)
+                print(_until_said(ready, process, output), end="", flush=True)
                 yield
             finally:
                 _end(process)
 
 
-def _until_deployed(process: "subprocess.Popen[bytes]", output: Path) -> str:
-    """What `arco dev` says until it has deployed."""
+def _until_said(ready: str, process: "subprocess.Popen[bytes]", output: Path) -> str:
+    """What `arco dev` says until it is ready."""
     for _ in range(START_SECONDS * 5):
         said = output.read_text(encoding="utf-8")
-        if "\nDeployed " in said:
+        if ready in f"\n{said}":
             return said
         if process.poll() is not None:
             break

@@ -10,11 +10,10 @@ import pytest
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
-def carried_out(script: str, folder: Path, **environ: str) -> "subprocess.CompletedProcess[str]":
+def carried_out(script: str, folder: Path, *options: str, **environ: str) -> "subprocess.CompletedProcess[str]":
     environment = {**os.environ, "TMPDIR": str(folder), **environ}
-    return subprocess.run(
-        [sys.executable, EXAMPLES / script], capture_output=True, text=True, timeout=900, check=False, env=environment
-    )
+    command = [sys.executable, str(EXAMPLES / script), *options]
+    return subprocess.run(command, capture_output=True, text=True, timeout=900, check=False, env=environment)
 
 
 @pytest.mark.prove
@@ -27,9 +26,10 @@ def test_the_readme_tells_the_truth(tmp_path: Path) -> None:
 
 @pytest.mark.prove
 @pytest.mark.minutes
-def test_the_demo_goes_from_nothing_to_a_report(tmp_path: Path) -> None:
+def test_the_demo_goes_from_nothing_to_a_report_and_has_nothing_to_do_a_second_time(tmp_path: Path) -> None:
     pytest.importorskip("pyspark", reason="needs arco[spark]")
-    ran = carried_out("demo.py", tmp_path)
+    shop = str(tmp_path / "shop")
+    ran = carried_out("demo.py", tmp_path, "--folder", shop)
     assert ran.returncode == 0, ran.stdout + ran.stderr
     quarter, again, last = (part.partition("\n# ")[0] for part in ran.stdout.split("$ arco backfill")[1:])
     assert "385 of 393 succeeded, 8 skipped" in quarter
@@ -37,7 +37,12 @@ def test_the_demo_goes_from_nothing_to_a_report(tmp_path: Path) -> None:
     assert "Nothing to run" in last
     assert "shop.raw_events.amount" in ran.stdout
     assert "(100%)" in ran.stdout
-    assert list(tmp_path.iterdir()) == []
+    second = carried_out("demo.py", tmp_path, "--folder", shop)
+    assert second.returncode == 0, second.stdout + second.stderr
+    (only,) = second.stdout.split("$ arco backfill")[1:]
+    assert "Nothing to run" in only
+    assert "Deployed" not in second.stdout
+    assert [path.name for path in tmp_path.iterdir()] == ["shop"]
 
 
 def test_without_java_the_demo_says_what_to_install(tmp_path: Path) -> None:

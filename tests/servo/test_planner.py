@@ -145,6 +145,20 @@ def test_a_root_always_runs_and_then_so_does_what_is_made_of_it() -> None:
     ]
 
 
+def test_a_backfill_leaves_a_root_alone_that_has_a_version_of_the_same_code() -> None:
+    state = made_by(plan(CHAIN), CHAIN)
+    made = plan(CHAIN, "*", state, mode=Mode.FILL)
+    assert made.tasks == ()
+    assert {skip.reason for skip in made.skips} == {"up to date: same code and same inputs as materialization m"}
+    edited = project(asset("s.a", code_version="2"), asset("s.b", "s.a"), asset("s.c", "s.b"))
+    found = plan(edited, "*", state, mode=Mode.FILL).tasks
+    assert [task.reason.partition("; ")[2] for task in found] == [
+        "its code changed since materialization m",
+        "s.a runs before it",
+        "s.b runs before it",
+    ]
+
+
 def test_changed_code_runs_again_and_changed_inputs_too() -> None:
     state = made_by(plan(CHAIN), CHAIN)
     edited = project(asset("s.a"), asset("s.b", "s.a", code_version="2"), asset("s.c", "s.b"))
@@ -186,6 +200,10 @@ def test_what_is_made_of_something_unknown_always_runs() -> None:
     state = made_by(plan(made), made)
     (found,) = plan(made, "s.b", state).tasks
     assert found.reason == "selected by `s.b`; whether s.ext changed is not known, so it always runs"
+    assert plan(made, "s.b", state, mode=Mode.FILL).tasks == ()
+    newer = made_by(plan(made, "s.a", state), made, state)
+    (found,) = plan(made, "s.b", newer, mode=Mode.FILL).tasks
+    assert found.reason == "selected by `s.b`; its inputs changed since materialization m"
 
 
 def test_force_runs_everything_that_was_selected_and_nothing_else() -> None:

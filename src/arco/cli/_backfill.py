@@ -60,8 +60,9 @@ async def backfill(
 ) -> int | None:
     """Make many partitions: a range of time, or those that are named.
 
-    It is one run. Partitions that are up to date are left out, unless --force is given; one that fails does not stop
-    the others, and `arco runs rerun` runs again what did not succeed. Exits like `arco run`.
+    It is one run. It makes what is missing or outdated; partitions that are up to date are left out, unless --force is
+    given, and so are those of the same code that are made of nothing. One that fails does not stop the others, and
+    `arco runs rerun` runs again what did not succeed. Exits like `arco run`.
 
     arco backfill +sales.daily --from 2026-01-01 --to 2026-03-31
 
@@ -77,7 +78,7 @@ async def backfill(
         partitions=merge_pairs(partitions or ()),
         window=f"{since}..{until}" if since or until else "",
         partition_keys=listed,
-        mode="force" if force else "standard",
+        mode="force" if force else "fill",
         max_parallelism=max_parallelism,
         tags=parse_pairs("--tag", tags),
         batch=batch,

@@ -6,7 +6,8 @@
 
 What is upstream of the selection is not added: it is pinned to its newest good version. In standard mode a partition
 whose version was made by the same code of the same inputs is skipped, unless a task of the plan comes before it. What
-cannot be compared always runs: assets without dependencies, and those made of something that is not pinned.
+cannot be compared always runs: assets without dependencies, and those made of something that is not pinned. In fill
+mode it counts as up to date once there is a version of the same code.
 """
 
 from collections.abc import Mapping
@@ -76,6 +77,7 @@ class _Planner:
         self.skips = skips
         self._world = world
         self._is_forced = request.mode is Mode.FORCE
+        self._fills = request.mode is Mode.FILL
         self._is_rerun = bool(request.rerun_of)
         self._batch = request.batch
         self._may_batch = may_batch
@@ -158,9 +160,11 @@ class _Planner:
                 return f"{why}{self._released(needs)}"
             if version.code_version != definition.code_version:
                 return f"its code changed since materialization {version.materialization_id}{_anew(target)}"
+            if is_root and self._fills:
+                continue
             if is_root:
                 return "it has no dependencies, so it always runs"
-            if needs.unknown:
+            if needs.unknown and not self._fills:
                 return f"whether {needs.unknown} changed is not known, so it always runs"
             fingerprint = fingerprint or _fingerprint(needs)
             if version.inputs_fingerprint != fingerprint:

@@ -28,7 +28,9 @@ MAX_SECONDS: Final = 366 * 24 * 3600
 
 class Mode(StrEnum):
     STANDARD = "standard"
-    """What is up to date is skipped."""
+    """What is up to date is skipped. What nobody can compare, because it has no inputs or unknown ones, runs."""
+    FILL = "fill"
+    """As `standard`, but what nobody can compare counts as up to date: what is missing or outdated is made."""
     FORCE = "force"
     """Everything that was selected runs."""
 

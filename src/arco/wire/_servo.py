@@ -187,8 +187,9 @@ class RunRequestBody(Request):
     """`FROM..TO`, one of them may be missing: for every dimension of time that `partitions` does not name."""
     partition_keys: Annotated[list[Annotated[str, Field(max_length=1000)]], Field(max_length=100_000)] = []
     """Partitions one by one, such as `date=2026-01-01,region=eu`, instead of the two above."""
-    mode: Literal["standard", "force"] = "standard"
-    """`standard` leaves out what is up to date, `force` runs all that is selected."""
+    mode: Literal["standard", "fill", "force"] = "standard"
+    """`standard` leaves out what is up to date, and runs what has no inputs to compare; `fill` leaves that out as well
+    if it has a version of the same code; `force` runs all that is selected."""
     failure_policy: Literal["fail_fast", "continue"] = "continue"
     """After a task failed: begin nothing new, or go on with what does not depend on it."""
     max_parallelism: Annotated[int, Field(ge=0, le=10_000)] = 0

@@ -132,7 +132,7 @@ def test_a_plan_that_cannot_be_carried_out_is_refused(said: str) -> None:
         ("either", {"plan": None}),
         ("either", {"plan_blob": "ab"}),
         ("manual or rerun", {"trigger": "chance"}),
-        ("standard or force", {"mode": "dry"}),
+        ("standard or fill or force", {"mode": "dry"}),
         ("rerun_of", {"rerun_of": "run"}),
         ("rerun_of", {"trigger": "rerun"}),
         ("does not fit", {"priority": 2_000_000}),

@@ -21,7 +21,7 @@ from arco.state import Decision, View, new_event
 
 __all__ = ["cancel_run", "known_run", "trigger_run"]
 
-MODES = ("standard", "force")
+MODES = ("standard", "fill", "force")
 TRIGGERS = ("manual", "rerun")
 _PLAN_FIELDS = ("plan", "plan_blob")
 
