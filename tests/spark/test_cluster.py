@@ -19,6 +19,8 @@ from arco.storage import LocalStore, Store
 from tests.emulators.servers import Emulator
 from tests.recorded.record import HERE, SCOPE
 
+pytestmark = pytest.mark.prove
+
 ROOT = Path(__file__).parents[2]
 PATIENCE = 120.0
 
