@@ -17,6 +17,8 @@ from arco.cli._run_text import (
     attempts_grid,
     counts_text,
     failure_text,
+    job_lines,
+    progress_text,
     shown_partition,
     shown_seconds,
     tasks_grid,
@@ -33,7 +35,9 @@ from arco.wire import (
     SkipInfo,
     TaskDetail,
     TaskHint,
+    TaskProgress,
     TaskSummary,
+    UnitProgress,
 )
 
 NOW = 1_800_000_000 * SECOND
@@ -348,3 +352,38 @@ def test_sentences_of_a_table_give_way_and_are_whole() -> None:
     assert "a" * 20 in text
     narrow = Console(width=25, file=io.StringIO())
     assert "why" in rendered(explained(narrow, ["name", "why"], rows), width=25)
+
+
+# What Spark does
+
+
+def progress(**more: Any) -> TaskProgress:
+    fields: dict[str, Any] = {"tasks_done": 3, "tasks_total": 8, "stage": "s", "rows_written": 1_200}
+    return TaskProgress(**{**fields, "bytes_written": 2_500_000, "ui": "http://10.0.0.1:4040", **more})
+
+
+def test_how_far_a_task_is_reads_in_one_go() -> None:
+    assert progress_text(task(progress=progress())) == "3 of 8 tasks, 1,200 rows, 2.5 MB"
+    together = progress(attempts=50, rows_written=0, bytes_written=0)
+    assert progress_text(task(progress=together)) == "50 partitions together: 3 of 8 tasks"
+    assert progress_text(task(progress=progress(tasks_total=0, rows_written=0, bytes_written=0))) is None
+    assert progress_text(task()) is None
+
+
+def test_a_job_of_many_partitions_is_one_line_with_its_page() -> None:
+    batch = [task(f"sales.orders[{day}]", asset_key="sales.orders", progress=progress(attempts=3)) for day in "123"]
+    waiting = task("sales.b", progress=progress(tasks_total=0, rows_written=0, bytes_written=0, ui=None))
+    alone = task("sales.c", progress=progress(tasks_total=0, rows_written=0, bytes_written=0))
+    assert [line.plain for line in job_lines([*batch, waiting, alone, task("sales.d")])] == [
+        "Spark  sales.orders  3 partitions together: 3 of 8 tasks, 1,200 rows, 2.5 MB  http://10.0.0.1:4040",
+        "Spark  sales.c  http://10.0.0.1:4040",
+    ]
+
+
+@pytest.mark.parametrize("by_asset", [True, False])
+def test_the_frame_of_a_run_shows_what_spark_does_within_its_height(by_asset: bool) -> None:
+    tasks = [task(f"s.a{number}", progress=progress(tasks_done=number)) for number in range(9)]
+    units = [UnitProgress(unit=one.task_key, stage=0, task_count=9, states={"RUNNING": 1}) for one in tasks]
+    text = rendered(frame(Seen(run(task_count=9), tasks, units if by_asset else ()), "", NOW, 20), height=20)
+    assert text.count("http://10.0.0.1:4040") == 4
+    assert len(text.splitlines()) <= 20

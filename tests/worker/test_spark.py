@@ -4,6 +4,7 @@ import datetime as dt
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.request import urlopen
 
 import msgspec
 import pyarrow.parquet as pq
@@ -14,8 +15,9 @@ from arco.domains.orchestration import FailureCategory, FinishTask, Outcome
 from arco.sdk import daily
 from arco.servo import Progress
 from arco.servo._envelope import Envelope, InputPin, InputValue, PinnedFile
+from arco.spark import SparkSettings
 from tests.worker.plane import check_of, definition, input_of, reads
-from tests.worker.warm import WarmWorld, on_spark
+from tests.worker.warm import CONF, WarmWorld, on_spark
 
 SOURCE = """
     import os, time
@@ -123,7 +125,8 @@ SOURCE = """
 
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WarmWorld]:
-    made = WarmWorld(tmp_path_factory.mktemp("world"), SOURCE, cancel_grace_seconds=30.0)
+    settings = SparkSettings("local[2]", {**CONF, "spark.ui.enabled": "true"})
+    made = WarmWorld(tmp_path_factory.mktemp("world"), SOURCE, spark=settings, cancel_grace_seconds=30.0)
     made.start()
     yield made
     made.close()
@@ -401,7 +404,9 @@ def test_a_job_tells_how_far_it_is_ends_by_its_tag_and_leaves_the_driver_warm(wo
     begun(world, envelope.attempt_id)
     told = heard(world, envelope.attempt_id)
     assert (told.tasks_total, told.tasks_done) == (2, 0)
-    assert told.stage
+    assert (told.stage, told.attempts) == (envelope.definitions[0].key, 1)
+    with urlopen(told.ui, timeout=30) as page:
+        assert envelope.definitions[0].key in page.read().decode()
     world.plane.cancelled.add(envelope.attempt_id)
     assert world.result(envelope).outcome is Outcome.CANCELLED
     after = world.envelope(definitions=(on_spark("conf"),))

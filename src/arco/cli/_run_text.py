@@ -8,7 +8,7 @@ from rich.text import Text
 
 from arco.assets import partition_text
 from arco.cli._answers import facts
-from arco.cli._output import grid, say, shown_time, visible
+from arco.cli._output import grid, say, shown_size, shown_time, visible
 from arco.core import SECOND, Invalid, PartitionKey, parse_time
 from arco.wire import AttemptInfo, InputInfo, RunDetail, RunSummary, TaskDetail, TaskHint, TaskSummary, UnitProgress
 
@@ -140,13 +140,27 @@ def run_facts(run: RunDetail, now: int) -> Text:
 
 
 def progress_text(task: TaskSummary) -> str | None:
-    """`3 of 8 tasks, 1,200 rows`: how far a running task has come, if that is known."""
+    """`3 of 8 tasks, 1,200 rows, 1.2 MB`: how far a running task has come, if that is known."""
     found = task.progress
     if found is None:
         return None
     told = [f"{found.tasks_done:,} of {found.tasks_total:,} tasks"] if found.tasks_total else []
     told += [f"{found.rows_written:,} rows"] if found.rows_written else []
-    return ", ".join(told) or None
+    told += [shown_size(found.bytes_written)] if found.bytes_written else []
+    together = f"{found.attempts:,} partitions together: " if found.attempts > 1 else ""
+    return f"{together}{', '.join(told)}" if told else None
+
+
+def job_lines(tasks: Iterable[TaskSummary]) -> list[Text]:
+    """What Spark does now, a line for each of its jobs: whose it is, how far it is, and where its pages are."""
+    jobs = {(task.worker, task.asset_key, task.progress): task for task in tasks if task.progress is not None}
+    lines = []
+    for task in jobs.values():
+        assert task.progress is not None
+        told = [text for text in (progress_text(task), task.progress.ui) if text]
+        if told:
+            lines.append(say(f"Spark  {task.asset_key}  {'  '.join(told)}", "dim"))
+    return lines
 
 
 def tasks_grid(tasks: Sequence[TaskSummary], now: int) -> Table:

@@ -24,6 +24,7 @@ from arco.cli._run_text import (
     FINAL,
     counts_text,
     failure_text,
+    job_lines,
     run_time,
     skip_lines,
     state_text,
@@ -58,6 +59,9 @@ NOT_FAILED: Final = QUIET | {"RUNNING", "RETRY_WAIT", "SUCCEEDED", "SKIPPED", "C
 STATE_WIDTH: Final = 10
 SKIPS: Final = 10
 LOG_CHUNKS: Final = 2
+JOBS: Final = 4
+"""Jobs of Spark that are shown."""
+
 FRAME_LINES: Final = 7
 """Lines of a frame beside its tasks."""
 
@@ -162,8 +166,12 @@ async def _lines(session: Session, look: Look, run_id: str) -> Seen:
     console.print(say(f"run {run_id}"))
     told: dict[str, object] = {}
     tenths: dict[str, int] = {}  # apart: the task of an asset without partitions has the key of its unit
+    pages: set[str] = set()
 
     def show(seen: Seen) -> None:
+        for page in sorted({task.progress.ui for task in seen.tasks if task.progress and task.progress.ui} - pages):
+            console.print(say(f"  Spark's own pages: {page}", "dim"))
+            pages.add(page)
         for unit in seen.units:
             at = _tenth(unit)
             if tenths.get(unit.unit, 0) != at:
@@ -209,8 +217,10 @@ def frame(seen: Seen, waiting: str, now: int, height: int) -> RenderableType:
         state_text(run.state),
         (f"  {visible(run.selection)}  {run_time(run, now) or ''}", "dim"),
     )
-    room = max(height - FRAME_LINES, 1)
+    jobs = job_lines(seen.tasks)[:JOBS]
+    room = max(height - FRAME_LINES - len(jobs), 1)
     parts: list[RenderableType] = [head, *(_unit_parts(seen, room) if seen.units else _task_parts(seen, room, now))]
+    parts += jobs
     if _is_left_alone(seen, now):
         parts.append(say(waiting, "yellow"))
     return Group(*parts, _bar(run))

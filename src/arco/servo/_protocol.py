@@ -102,6 +102,8 @@ class Progress(msgspec.Struct, frozen=True, omit_defaults=True):
     bytes_written: Count = 0
     ui: Annotated[str, msgspec.Meta(max_length=300)] = ""
     """Address of the engine's own pages about it."""
+    attempts: Count = 1
+    """Those of a batch have come this far together."""
 
 
 class Callback(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):

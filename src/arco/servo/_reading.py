@@ -265,6 +265,7 @@ def _progress(progress: Progress) -> TaskProgress:
         rows_written=progress.rows_written,
         bytes_written=progress.bytes_written,
         ui=progress.ui or None,
+        attempts=progress.attempts,
     )
 
 

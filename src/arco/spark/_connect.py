@@ -39,7 +39,7 @@ class ConnectApplication:
         """Let executors import what a file holds; each session gets it anew."""
         self._archives.append(archive)
 
-    def open(self, tag: str, conf: Mapping[str, str]) -> "SparkSession":
+    def open(self, tag: str, title: str, conf: Mapping[str, str]) -> "SparkSession":
         try:
             from pyspark.sql.connect.session import SparkSession
         except ImportError as error:

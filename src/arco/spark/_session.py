@@ -78,8 +78,8 @@ class Application(Protocol):
         """Let executors import what a file holds."""
         ...
 
-    def open(self, tag: str, conf: Mapping[str, str]) -> "SparkSession":
-        """A session for one task. What this thread starts from now on has this tag."""
+    def open(self, tag: str, title: str, conf: Mapping[str, str]) -> "SparkSession":
+        """A session for one task. What this thread starts from now on has this tag, and this title on Spark's pages."""
         ...
 
     def activate(self, session: "SparkSession") -> None:
@@ -157,12 +157,13 @@ class ClassicApplication:
         """Let executors import what a file holds."""
         self._context.addPyFile(archive)
 
-    def open(self, tag: str, conf: Mapping[str, str]) -> "SparkSession":
+    def open(self, tag: str, title: str, conf: Mapping[str, str]) -> "SparkSession":
         session = self._base.newSession()
         for name, value in conf.items():
             session.conf.set(name, value)
         self._context.clearJobTags()
         self._context.addJobTag(tag)
+        self._context.setJobDescription(title)
         return session
 
     def jobs(self, tag: str) -> int:
@@ -189,7 +190,7 @@ class ClassicApplication:
         return Progress(
             tasks_done=sum(stage.numCompleteTasks() for stage in running),
             tasks_total=sum(stage.numTasks() for stage in running),
-            stage=str(running[-1].name())[:100],
+            stage=_title(running[-1])[:100],
             rows_written=sum(stage.outputRecords() for stage in running),
             bytes_written=sum(stage.outputBytes() for stage in running),
             ui=self._context.uiWebUrl or "",
@@ -223,6 +224,12 @@ class ClassicApplication:
         java = kind._get_j_spark_session_class(self._context._jvm)
         java.setDefaultSession(session._jsparkSession)
         java.setActiveSession(session._jsparkSession)
+
+
+def _title(stage: Any) -> str:
+    """What a stage is for. Its name is a place in the source of Spark."""
+    described = stage.description()
+    return str(described.get() if described.isDefined() else stage.name())
 
 
 class Java:

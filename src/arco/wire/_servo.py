@@ -348,6 +348,8 @@ class TaskProgress(Answer):
     bytes_written: int
     ui: str | None
     """Address of the engine's own pages about it."""
+    attempts: int = 1
+    """How many tasks, run together, all of this is told of: it is not known apart."""
 
 
 class TaskSummary(Answer):

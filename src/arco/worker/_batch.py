@@ -56,7 +56,9 @@ class Batch:
     def progress(self) -> Progress | None:
         """How far it has come, if its driver says so."""
         told = self._driver.process.progress if self._driver is not None else None
-        return None if told is None else msgspec.convert(told, Progress, from_attributes=True)
+        if told is None:
+            return None
+        return Progress(**msgspec.structs.asdict(told), attempts=len(self.envelopes))
 
     # Its attempts
 

@@ -126,7 +126,7 @@ class SparkExecutor(PythonExecutor):
     def scope(self, application: Application, task: Task) -> Iterator[None]:
         """What is of one task alone, or of one plan for several, in this thread."""
         try:
-            session = application.open(self._tag, task.definitions[0].spark_conf)
+            session = application.open(self._tag, task.definitions[0].key, task.definitions[0].spark_conf)
         except Exception as error:
             raise self.reported(application, error) from error
         self._scopes.now = Scope(session, SourceFiles(self._files.found))
