@@ -141,3 +141,19 @@ def check_lineage(site: Site) -> None:
         "(SELECT unnest(column_lineage.mappings) AS m FROM system.lineage_edges)"
     )
     assert {("kind", ("kind",)), ("rows", ("n",))} <= {(row[0], tuple(row[1])) for row in found}
+
+
+def carry_out_example(site: Site) -> None:
+    """What `make demo` carries out, for the week that has the day of the sale."""
+    week = ("--from", "2026-08-10", "--to", "2026-08-16", "--watch")
+    site.arco("backfill", "*", *week, exits=8)
+    (held,) = site.arco("quarantine", "list")["versions"]
+    assert (held["asset_key"], held["partition_key"]) == ("shop.events", "date=d:2026-08-15")
+    site.arco("quarantine", "release", "shop.events", "-p", "date=2026-08-15", "--reason", "a sale", "--yes")
+    assert site.arco("backfill", "*", *week)["succeeded_count"] == 4
+    assert site.arco("backfill", "*", *week)["task_count"] == 0
+    report = site.rows("SELECT category FROM shop.weekly_report ORDER BY ALL")
+    assert report == [[name] for name in ("bikes", "clothes", "helmets", "parts", "tools")]
+    covered = site.arco("lineage", "coverage")["assets"]
+    assert len(covered) == 5
+    assert all(one["exact"] + one["approximate"] == one["columns"] > 3 for one in covered)

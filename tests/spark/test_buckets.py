@@ -3,6 +3,7 @@
 import asyncio
 import json
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from arco.core import ArcoError
 from arco.storage import ObjectMissing, Store, open_store
 from tests.emulators.servers import Emulator, run_guarded_moto
 from tests.spark.jars import s3_jars
-from tests.spark.pipelines import PIPELINE, Site, check_lineage, check_results, plans
+from tests.spark.pipelines import PIPELINE, Site, carry_out_example, check_lineage, check_results, plans
 
 pytestmark = pytest.mark.prove
 
@@ -52,14 +53,14 @@ def environ(emulator: Emulator, key: str, tenant: str = "acme") -> dict[str, str
     return {**named, "ARCO_SERVICE_SECRET": "the secret of servers and of workers"}
 
 
-@pytest.fixture(scope="module")
-def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
+@contextmanager
+def serving(folder: Path, source: str, *init: str) -> Iterator[Guarded]:
+    """A project on S3 with a server, and a worker whose key is guarded."""
     jars = s3_jars()
-    folder = tmp_path_factory.mktemp("guarded")
     with run_guarded_moto(folder) as emulator:
         Site(folder / "rival", environ(emulator, "test", "rival")).arco("init")
-        site = Site(folder / "project", environ(emulator, "test"), PIPELINE + NOSY)
-        site.arco("init")
+        site = Site(folder / "project", environ(emulator, "test"), source)
+        site.arco("init", *init)
         policy = site.arco("policy", "spark")
         (folder / "policies.json").write_text(json.dumps({"test": None, "worker": policy}))
         conf = {"spark.ui.enabled": "false", "spark.sql.shuffle.partitions": "2", "spark.jars": ",".join(jars)}
@@ -68,6 +69,19 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
             site.arco("deploy")
             with site.running(environ(emulator, "worker"), "worker", "--slots", "1", "--master", "local[2]", *options):
                 yield Guarded(site, emulator, folder)
+
+
+@pytest.fixture(scope="module")
+def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
+    with serving(tmp_path_factory.mktemp("guarded"), PIPELINE + NOSY) as made:
+        yield made
+
+
+@pytest.mark.minutes
+def test_the_example_runs_with_what_the_policy_allows(tmp_path: Path) -> None:
+    with serving(tmp_path, "", "--example") as made:
+        carry_out_example(made.site)
+        assert made.denied() == []
 
 
 def test_a_pipeline_runs_with_what_the_policy_allows(guarded: Guarded) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.spark.clusters import connect_server, standalone
-from tests.spark.pipelines import Site, check_lineage, check_results, plans
+from tests.spark.pipelines import Site, carry_out_example, check_lineage, check_results, plans
 
 pytestmark = pytest.mark.prove
 
@@ -46,23 +46,13 @@ def test_batches_on_a_standalone_cluster(tmp_path: Path) -> None:
 
 @pytest.mark.minutes
 def test_the_example_on_spark_connect(tmp_path: Path) -> None:
-    """What `make demo` carries out, for the week that has the day of the sale."""
     site = Site(tmp_path / "project", {"ARCO_STORE": f"file://{tmp_path / 'store'}"}, source="")
     site.arco("init", "--example")
     conf = ("--spark-conf", "spark.sql.shuffle.partitions=2")
     with connect_server(tmp_path / "server", {"spark.ui.enabled": "false"}) as master, site.serving():
         site.arco("deploy")
         with site.running(site.environ, "worker", "--slots", "1", "--master", master, *conf):
-            site.arco("backfill", "*", "--from", "2026-08-10", "--to", "2026-08-16", "--watch", exits=8)
-            (held,) = site.arco("quarantine", "list")["versions"]
-            assert (held["asset_key"], held["partition_key"]) == ("shop.events", "date=d:2026-08-15")
-            site.arco("quarantine", "release", "shop.events", "-p", "date=2026-08-15", "--reason", "a sale", "--yes")
-            site.arco("backfill", "shop.events+", "--from", "2026-08-10", "--to", "2026-08-16", "--watch")
-            report = site.rows("SELECT category FROM shop.weekly_report ORDER BY ALL")
-            assert report == [[name] for name in ("bikes", "clothes", "helmets", "parts", "tools")]
-            covered = site.arco("lineage", "coverage")["assets"]
-            assert len(covered) == 5
-            assert all(one["exact"] + one["approximate"] == one["columns"] > 3 for one in covered)
+            carry_out_example(site)
 
 
 def test_batches_on_spark_connect(tmp_path: Path) -> None:
