@@ -97,7 +97,7 @@ def show_parquet(rows: int, console: Console) -> None:
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="smaller sizes, about a minute")
+    parser.add_argument("--quick", action="store_true", help="smaller sizes, some minutes")
     parser.add_argument("--only", choices=SECTIONS, action="append", help="measure only this; may be repeated")
     parser.add_argument("--parquet", action="store_true", help="compare ways to write Parquet instead")
     parser.add_argument("--profile", action="store_true", help="profile the fold instead")
