@@ -17,17 +17,19 @@ def mapping(target: str | None, *sources: str, kind: str = "DIRECT", sure: str =
     return ColumnEdgeInfo(target=target, sources=list(sources), kind=kind, confidence=sure, reason=reason)
 
 
-def edge(source: str, target: str, *mappings: ColumnEdgeInfo) -> LineageEdgeInfo:
+def edge(
+    source: str, target: str, *mappings: ColumnEdgeInfo, manual: bool = False, method: str | None = None
+) -> LineageEdgeInfo:
     return LineageEdgeInfo(
         id=f"{source}-{target}",
         source_id=source,
         target_id=target,
-        manual=False,
-        recorded=True,
+        manual=manual,
+        recorded=not manual,
         parameter="",
         columns={},
         mappings=list(mappings),
-        capture_method=None,
+        capture_method=method,
         confidence=None,
         coverage=None,
         first_seen_at=None,
@@ -63,6 +65,16 @@ def test_a_column_is_followed_to_where_it_comes_from() -> None:
         "    └── shop.raw.cents  computed, medium confidence: a function of somebody's own",
         "Its rows are grouped by shop.sales.day.",
     ]
+
+
+def test_what_somebody_says_is_told_as_that() -> None:
+    for manual, method, told in (
+        (False, "annotation", "as its author says"),
+        (True, "annotation", "stated by hand"),
+        (False, "static_analysis", "in a way that was not told"),
+    ):
+        found = graph(edge("raw", "report", mapping("x", "amount", kind="UNKNOWN"), manual=manual, method=method))
+        assert text(found, "x").splitlines()[1] == f"└── shop.raw.amount  {told}"
 
 
 def test_what_is_reached_twice_is_followed_once_and_a_cycle_ends() -> None:

@@ -10,7 +10,7 @@ from rich.tree import Tree
 
 from arco.cli._output import grid, say, visible
 from arco.core import NotFound
-from arco.wire import ColumnEdgeInfo, LineageGraph
+from arco.wire import ColumnEdgeInfo, LineageEdgeInfo, LineageGraph
 
 __all__ = ["COVERAGE", "Covered", "column_parts", "coverage_parts"]
 
@@ -26,6 +26,8 @@ KINDS: Final = {
     "GROUP_BY": "grouped by",
     "SORT": "sorted by",
 }
+UNTOLD: Final = "UNKNOWN"
+"""The kind of what somebody says, and of what other producers record without one."""
 SURE: Final = "high"
 DEEPEST: Final = 50
 
@@ -102,9 +104,9 @@ class _Columns:
     def __init__(self, graph: LineageGraph) -> None:
         self._root = graph.root
         self._names = {node.id: node.name or f"id:{node.id}" for node in (graph.root, *graph.nodes)}
-        self._above: dict[str, list[tuple[str, ColumnEdgeInfo]]] = {}
+        self._above: dict[str, list[tuple[LineageEdgeInfo, ColumnEdgeInfo]]] = {}
         for edge in graph.edges:
-            self._above.setdefault(edge.target_id, []).extend((edge.source_id, one) for one in edge.mappings)
+            self._above.setdefault(edge.target_id, []).extend((edge, one) for one in edge.mappings)
 
     def parts(self, column: str) -> list[RenderableType]:
         known = sorted({one.target for _, one in self._above.get(self._root.id, ()) if one.target is not None})
@@ -117,16 +119,17 @@ class _Columns:
         tree = Tree(Text(visible(self._name(self._root.id, column)), "bold"))
         self._grow(tree, self._root.id, column, {(self._root.id, column)}, 0)
         rows = [
-            f"{KINDS.get(one.kind, one.kind.lower())} {self._name(source_id, name)}"
-            for source_id, one in self._above.get(self._root.id, ())
+            f"{_kind(edge, one)} {self._name(edge.source_id, name)}"
+            for edge, one in self._above.get(self._root.id, ())
             for name in (one.sources if one.target is None else ())
         ]
         return [tree, *([say(f"Its rows are {', '.join(dict.fromkeys(rows))}.", "dim")] if rows else [])]
 
     def _grow(self, branch: Tree, id: str, column: str, seen: set[tuple[str, str]], depth: int) -> None:
-        for source_id, one in self._above.get(id, ()):
+        for edge, one in self._above.get(id, ()):
+            source_id = edge.source_id
             for name in one.sources if one.target == column else ():
-                told = KINDS.get(one.kind, one.kind.lower())
+                told = _kind(edge, one)
                 if one.confidence != SURE:
                     told += f", {one.confidence} confidence{f': {one.reason}' if one.reason else ''}"
                 again = (source_id, name) in seen and any(above.target == name for _, above in self._of(source_id))
@@ -139,8 +142,17 @@ class _Columns:
                     seen.add((source_id, name))
                     self._grow(twig, source_id, name, seen, depth + 1)
 
-    def _of(self, id: str) -> Sequence[tuple[str, ColumnEdgeInfo]]:
+    def _of(self, id: str) -> Sequence[tuple[LineageEdgeInfo, ColumnEdgeInfo]]:
         return self._above.get(id, ())
 
     def _name(self, id: str, column: str) -> str:
         return f"{self._names.get(id, id)}.{column}"
+
+
+def _kind(edge: LineageEdgeInfo, one: ColumnEdgeInfo) -> str:
+    """In which way, or who says that it is so."""
+    if one.kind != UNTOLD:
+        return KINDS.get(one.kind, one.kind.lower())
+    if edge.capture_method != "annotation":
+        return "in a way that was not told"
+    return "stated by hand" if edge.manual else "as its author says"
