@@ -101,7 +101,9 @@ def test_coverage_adds_up() -> None:
     )
     assert "4 columns of 2 assets: 2 exact (50%), 1 approximate (25%), 1 unknown (25%)." in shown
     assert "a UDF" in shown
-    assert "why" not in rendered(Group(*coverage_parts([Covered("a", 3, 3, 0, 0, None)])))
+    alone = rendered(Group(*coverage_parts([Covered("a", 3, 3, 0, 0, None)])))
+    assert "why" not in alone
+    assert "3 columns of 1 asset: 3 exact (100%)" in alone
 
 
 SOURCE = '''"""A shop whose assets are made by Python."""

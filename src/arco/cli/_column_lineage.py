@@ -88,7 +88,8 @@ def coverage_parts(covered: Sequence[Covered]) -> list[RenderableType]:
     }
     told = ", ".join(f"{count:,} {word} ({count / whole:.0%})" for word, count in counts.items())
     columns = "1 column" if whole == 1 else f"{whole:,} columns"
-    end = say(f"{columns} of {len(covered):,} assets: {told}.", "green" if not counts["unknown"] else "")
+    assets = "1 asset" if len(covered) == 1 else f"{len(covered):,} assets"
+    end = say(f"{columns} of {assets}: {told}.", "green" if not counts["unknown"] else "")
     has_reasons = any(one.reason for one in covered)
     headers = ["asset", "columns", "exact", "approximate", "unknown", "why"]
     shown = rows if has_reasons else [row[:-1] for row in rows]
