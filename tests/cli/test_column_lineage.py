@@ -166,3 +166,69 @@ def test_assets_without_tables_are_queried_and_walked(cli: Cli, home: Path) -> N
     assert cli("lineage", "show", "shop.nope").code == 3
     (total,) = (one for one in cli("lineage", "coverage", "--json").document["assets"] if one["asset"] == "shop.total")
     assert (total["columns"], total["unknown"], total["reason"]) == (1, 1, "no lineage was told")
+
+
+CHANGING = """from arco import asset
+
+__namespace__ = "n"
+
+
+@asset
+def old():
+    return [{"a": 1}]
+
+
+@asset
+def new():
+    return [{"a": 2}]
+
+
+"""
+
+
+def test_what_former_code_was_made_of_is_left_out_once_the_new_one_ran(cli: Cli, home: Path) -> None:
+    def deploy(report: str) -> None:
+        (home / "changing.py").write_text(CHANGING + report)
+        assert cli("deploy").code == 0
+
+    def run(selection: str) -> None:
+        ran = cli("run", selection)
+        assert ran.code == 0, ran.out + ran.err
+
+    def shown(*options: str) -> str:
+        found = cli("lineage", "show", "n.rep", "--direction", "upstream", *options)
+        assert found.code == 0, found.err
+        return found.out
+
+    def covered() -> list[tuple[str, int, int]]:
+        found = cli("lineage", "coverage", "--json").document["assets"]
+        return [(one["asset"], one["exact"], one["unknown"]) for one in found]
+
+    assert cli("init").code == 0
+    deploy('@asset\ndef rep(old):\n    return [{"x": 1}]\n')
+    run("*")
+    assert "n.old" in shown()
+    assert covered() == [("n.rep", 0, 1)]
+    before = cli("query", "select 1", "--json").document["positions"]
+
+    deploy('@asset(column_lineage={"x": ["new.a"]})\ndef rep(new):\n    return [{"x": 2}]\n')
+    assert "n.old  (1 run)" in shown()  # the data is still made of it
+    run("n.rep")
+    assert "n.new  (1 run)" in shown()
+    assert "n.old" not in shown()
+    assert "1 dependency of former code is left out; --former shows what was." in shown()
+    assert "n.old  (1 run, former)" in shown("--former")
+    assert shown("--column", "x").splitlines()[:2] == ["n.rep.x", "└── n.new.a  as its author says"]
+    assert "n.old" in shown("--as-of", f"activity:{before['activity']}"), before
+    assert covered() == [("n.rep", 1, 0)]
+
+    deploy('@asset\ndef rep(new):\n    return [{"x": 3}]\n')
+    run("n.rep")
+    assert cli("lineage", "show", "n.rep", "--column", "x").code == 3  # nobody says so any more
+    assert covered() == [("n.rep", 0, 1)]
+
+    deploy('@asset\ndef rep():\n    return [{"x": 4}]\n')
+    run("n.rep")
+    assert "made of nothing that is known" in shown()
+    assert "2 dependencies of former code are left out" in shown()
+    assert covered() == []

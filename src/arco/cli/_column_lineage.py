@@ -32,10 +32,26 @@ SURE: Final = "high"
 DEEPEST: Final = 50
 
 # The columns of an asset are those of the files of its newest good versions. A column of which an edge says nothing
-# depends on no column, such as a count or a literal, which is as exact as anything.
+# depends on no column, such as a count or a literal, which is as exact as anything. Which edges and columns are of
+# former code is what `catalog/_former.py` says.
 COVERAGE: Final = """
-WITH edges AS (
-    SELECT e.target_id, e.column_lineage AS lineage FROM system.lineage_edges e WHERE e.recorded
+WITH newest AS (
+    SELECT p.asset_id, max(p.last_success_at) AS made_at, max_by(m.code_version, p.last_success_at) AS code
+    FROM system.partitions p JOIN system.materializations m ON m.materialization_id = p.current_materialization_id
+    GROUP BY p.asset_id
+),
+recorded AS (
+    SELECT e.target_id, e.column_lineage AS lineage, d.last_seen_at < n.made_at AS unused,
+        d.last_seen_at > e.recorded_lineage_at AND e.recorded_lineage_code IS NOT NULL AS untold,
+        e.parameter <> '' AND n.code <> '' AND n.code IS DISTINCT FROM e.recorded_lineage_code AS changed
+    FROM system.lineage_edges e
+    LEFT JOIN system.lineage_metadata d ON d.edge_id = e.edge_id
+    LEFT JOIN newest n ON n.asset_id = e.target_id
+    WHERE e.recorded
+),
+edges AS (
+    SELECT target_id, CASE WHEN changed AND untold THEN NULL ELSE lineage END AS lineage
+    FROM recorded WHERE NOT coalesce(changed AND unused, false)
 ),
 assets AS (SELECT a.asset_id, a.key FROM system.assets a WHERE a.asset_id IN (SELECT target_id FROM edges)),
 files AS (
@@ -151,6 +167,10 @@ class _Columns:
 
 
 def _kind(edge: LineageEdgeInfo, one: ColumnEdgeInfo) -> str:
+    return f"formerly {_kind_now(edge, one)}" if edge.former else _kind_now(edge, one)
+
+
+def _kind_now(edge: LineageEdgeInfo, one: ColumnEdgeInfo) -> str:
     """In which way, or who says that it is so."""
     if one.kind != UNTOLD:
         return KINDS.get(one.kind, one.kind.lower())
