@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from rich.console import Group
 
-from arco.cli._column_lineage import Covered, column_parts, coverage_parts
+from arco.cli._column_lineage import ColumnTree, Covered, coverage_parts
 from arco.core import NotFound
 from arco.wire import ColumnEdgeInfo, LineageEdgeInfo, LineageGraph, LineageNode
 from tests.cli.conftest import Cli
@@ -51,7 +51,7 @@ def graph(*edges: LineageEdgeInfo) -> LineageGraph:
 
 
 def text(found: LineageGraph, column: str) -> str:
-    return rendered(Group(*column_parts(found, column)))
+    return rendered(Group(*ColumnTree(found, column).parts()))
 
 
 def test_a_column_is_followed_to_where_it_comes_from() -> None:
@@ -90,9 +90,24 @@ def test_what_is_reached_twice_is_followed_once_and_a_cycle_ends() -> None:
 
 def test_of_a_column_that_is_not_known_it_says_which_are() -> None:
     with pytest.raises(NotFound, match=r"what shop\.report\.nope is made of, only of a, b;"):
-        column_parts(graph(edge("s", "report", mapping("b", "x"), mapping("a", "x"))), "nope")
+        ColumnTree(graph(edge("s", "report", mapping("b", "x"))), "nope").check(["a"])
     with pytest.raises(NotFound, match="only of no column of it"):
-        column_parts(graph(edge("s", "report")), "nope")
+        ColumnTree(graph(edge("s", "report")), "nope").check([])
+
+
+def test_a_count_is_made_of_no_column_and_its_rows_of_some() -> None:
+    found = graph(
+        edge("sales", "report", mapping("day", "day"), mapping(None, "day", kind="GROUP_BY")),
+        edge("raw", "sales", mapping("day", "at")),
+    )
+    tree = ColumnTree(found, "n")
+    tree.check(["day", "n"])
+    assert text(found, "n").splitlines() == [
+        "shop.report.n  made of no column",
+        "Its rows are grouped by shop.sales.day.",
+    ]
+    assert tree.document() == {"name": "n", "made_of": [], "rows": ["grouped by shop.sales.day"]}
+    assert ColumnTree(found, "day").document()["made_of"] == ["shop.sales.day"]
 
 
 def test_coverage_adds_up() -> None:
@@ -221,6 +236,15 @@ def test_what_former_code_was_made_of_is_left_out_once_the_new_one_ran(cli: Cli,
     assert shown("--column", "x").splitlines()[:2] == ["n.rep.x", "└── n.new.a  as its author says"]
     assert "n.old" in shown("--as-of", f"activity:{before['activity']}"), before
     assert covered() == [("n.rep", 1, 0)]
+
+    deploy('@asset(column_lineage={"n": []})\ndef rep(new):\n    return [{"n": 1, "x": 2}]\n')
+    run("n.rep")
+    assert shown("--column", "n").splitlines()[0] == "n.rep.n  made of no column"
+    assert cli("lineage", "show", "n.rep", "--column", "n", "--json").document["column"]["made_of"] == []
+    for column in ("x", "nope"):
+        unknown = cli("lineage", "show", "n.rep", "--column", column)
+        assert (unknown.code, f"what n.rep.{column} is made of, only of n;" in unknown.err) == (3, True)
+    assert covered() == [("n.rep", 1, 1)]
 
     deploy('@asset\ndef rep(new):\n    return [{"x": 3}]\n')
     run("n.rep")

@@ -9,10 +9,10 @@ from rich.text import Text
 from rich.tree import Tree
 
 from arco.cli._output import grid, say, visible
-from arco.core import NotFound
+from arco.core import NotFound, parse_ulid
 from arco.wire import ColumnEdgeInfo, LineageEdgeInfo, LineageGraph
 
-__all__ = ["COVERAGE", "Covered", "column_parts", "coverage_parts"]
+__all__ = ["COVERAGE", "ColumnTree", "Covered", "coverage_parts", "exact_columns"]
 
 KINDS: Final = {
     "DIRECT": "as it is",
@@ -34,7 +34,7 @@ DEEPEST: Final = 50
 # The columns of an asset are those of the files of its newest good versions. A column of which an edge says nothing
 # depends on no column, such as a count or a literal, which is as exact as anything. Which edges and columns are of
 # former code is what `catalog/_former.py` says.
-COVERAGE: Final = """
+_JUDGED: Final = """
 WITH newest AS (
     SELECT p.asset_id, max(p.last_success_at) AS made_at, max_by(m.code_version, p.last_success_at) AS code
     FROM system.partitions p JOIN system.materializations m ON m.materialization_id = p.current_materialization_id
@@ -74,11 +74,22 @@ unsure AS (
 judged AS (
     SELECT target_id, name, bool_or(unknown) AS unknown, min(reason) AS reason FROM unsure GROUP BY ALL
 )
+"""
+
+COVERAGE: Final = f"""{_JUDGED}
 SELECT a.key, count(*) AS columns, count(*) FILTER (j.name IS NULL) AS exact,
     count(*) FILTER (NOT j.unknown) AS approximate, count(*) FILTER (j.unknown) AS unknown, min(j.reason) AS reason
 FROM columns c JOIN assets a ON a.asset_id = c.asset_id
 LEFT JOIN judged j ON j.target_id = c.asset_id AND j.name = c.name
 GROUP BY a.key ORDER BY a.key
+"""
+
+
+def exact_columns(asset_id: str) -> str:
+    """The query for the columns of an asset of which everything is known, those that are made of none included."""
+    return f"""{_JUDGED}
+SELECT c.name FROM columns c LEFT JOIN judged j ON j.target_id = c.asset_id AND j.name = c.name
+WHERE c.asset_id = '{parse_ulid(asset_id)}' AND j.name IS NULL ORDER BY c.name
 """
 
 
@@ -112,38 +123,60 @@ def coverage_parts(covered: Sequence[Covered]) -> list[RenderableType]:
     return [grid(headers if has_reasons else headers[:-1], shown), end]
 
 
-def column_parts(graph: LineageGraph, column: str) -> list[RenderableType]:
+class ColumnTree:
     """What a column of the root is made of, step by step, and what decides about its rows."""
-    return _Columns(graph).parts(column)
 
-
-class _Columns:
-    def __init__(self, graph: LineageGraph) -> None:
+    def __init__(self, graph: LineageGraph, column: str) -> None:
         self._root = graph.root
+        self._column = column
         self._names = {node.id: node.name or f"id:{node.id}" for node in (graph.root, *graph.nodes)}
         self._above: dict[str, list[tuple[LineageEdgeInfo, ColumnEdgeInfo]]] = {}
         for edge in graph.edges:
             self._above.setdefault(edge.target_id, []).extend((edge, one) for one in edge.mappings)
 
-    def parts(self, column: str) -> list[RenderableType]:
-        known = sorted({one.target for _, one in self._above.get(self._root.id, ()) if one.target is not None})
-        if column not in known:
+    @property
+    def mapped(self) -> list[str]:
+        """The columns of the root that are made of others."""
+        return sorted({one.target for _, one in self._of(self._root.id) if one.target is not None})
+
+    def check(self, exact: Sequence[str]) -> None:
+        """`NotFound` unless it is known what the column is made of; of an exact one that may be no column."""
+        known = sorted({*self.mapped, *exact})
+        if self._column not in known:
             of = f"of {', '.join(known)}" if known else "of no column of it"
             raise NotFound(
-                f"nothing is known about what {self._name(self._root.id, column)} is made of, only {of}; a count or a "
-                "literal is made of no column"
+                f"nothing is known about what {self._name(self._root.id, self._column)} is made of, only {of}; "
+                "`arco lineage coverage` says of how many columns it is known, and why not of others"
             )
-        tree = Tree(Text(visible(self._name(self._root.id, column)), "bold"))
-        self._grow(tree, self._root.id, column, {(self._root.id, column)}, 0)
-        rows = [
-            f"{_kind(edge, one)} {self._name(edge.source_id, name)}"
-            for edge, one in self._above.get(self._root.id, ())
-            for name in (one.sources if one.target is None else ())
+
+    def document(self) -> dict[str, object]:
+        made_of = [
+            self._name(edge.source_id, name)
+            for edge, one in self._of(self._root.id)
+            for name in (one.sources if one.target == self._column else ())
         ]
-        return [tree, *([say(f"Its rows are {', '.join(dict.fromkeys(rows))}.", "dim")] if rows else [])]
+        return {"name": self._column, "made_of": list(dict.fromkeys(made_of)), "rows": self._rows()}
+
+    def parts(self) -> list[RenderableType]:
+        name = Text(visible(self._name(self._root.id, self._column)), "bold")
+        rows = [say(f"Its rows are {', '.join(self._rows())}.", "dim")] if self._rows() else []
+        if self._column not in self.mapped:
+            return [Text.assemble(name, ("  made of no column", "dim")), *rows]
+        tree = Tree(name)
+        self._grow(tree, self._root.id, self._column, {(self._root.id, self._column)}, 0)
+        return [tree, *rows]
+
+    def _rows(self) -> list[str]:
+        """What decides about the rows of the root, and in which way."""
+        told = (
+            f"{_kind(edge, one)} {self._name(edge.source_id, name)}"
+            for edge, one in self._of(self._root.id)
+            for name in (one.sources if one.target is None else ())
+        )
+        return list(dict.fromkeys(told))
 
     def _grow(self, branch: Tree, id: str, column: str, seen: set[tuple[str, str]], depth: int) -> None:
-        for edge, one in self._above.get(id, ()):
+        for edge, one in self._of(id):
             source_id = edge.source_id
             for name in one.sources if one.target == column else ():
                 told = _kind(edge, one)

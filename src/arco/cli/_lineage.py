@@ -11,7 +11,7 @@ from rich.text import Text
 from rich.tree import Tree
 
 from arco.cli._answers import confirm, document_of, written_out
-from arco.cli._column_lineage import COVERAGE, Covered, column_parts, coverage_parts
+from arco.cli._column_lineage import COVERAGE, ColumnTree, Covered, coverage_parts, exact_columns
 from arco.cli._command import Session, asks, changes
 from arco.cli._connect import connect
 from arco.cli._options import AsOfOption, DescriptionOption, TableOrAssetArgument, YesOption
@@ -49,12 +49,10 @@ async def show(
     version does not have any more.
     """
     if column is not None:
-        direction = Direction.UPSTREAM
+        await _show_column(session, table, column, depth, former, as_of)
+        return
     async with connect(session) as client:
         graph = await client.get_lineage(table, direction=direction.value, depth=depth, former=former, as_of=as_of)
-    if column is not None:
-        session.output.emit(document_of(graph), *column_parts(graph, column), *_left_out(graph))
-        return
     parts: list[RenderableType] = []
     if direction is not Direction.DOWNSTREAM:
         parts.append(_tree(graph, "made of", lambda edge: (edge.target_id, edge.source_id)))
@@ -63,6 +61,19 @@ async def show(
     if graph.truncated:
         parts.append(say("There is more than can be shown; --depth looks at what is near.", "yellow"))
     session.output.emit(document_of(graph), *parts, *_left_out(graph))
+
+
+async def _show_column(session: Session, table: str, column: str, depth: int, former: bool, as_of: str | None) -> None:
+    async with connect(session) as client:
+        graph = await client.get_lineage(table, direction="upstream", depth=depth, former=former, as_of=as_of)
+        tree = ColumnTree(graph, column)
+        exact: list[str] = []
+        if column not in tree.mapped:
+            # Lineage names no column that is made of none, such as a count: whether there is one, its data says.
+            found = await client.run_query(QueryRequest(sql=exact_columns(graph.root.id), as_of=as_of))
+            exact = [name for (name,) in found.rows]
+    tree.check(exact)
+    session.output.emit({**document_of(graph), "column": tree.document()}, *tree.parts(), *_left_out(graph))
 
 
 def _left_out(graph: LineageGraph) -> list[RenderableType]:
