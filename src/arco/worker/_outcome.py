@@ -415,14 +415,17 @@ def _executed(
 def _lineage(
     envelope: Envelope, report: Report, outputs: tuple[MaterializationCompleted, ...], times: Times
 ) -> LineageRecorded | None:
-    """An edge per parameter and output that it was declared for, with columns as far as they are known."""
+    """An edge per parameter and output that is made of it, with columns as far as they are known."""
     columns = {written.asset_key: written.lineage for written in report.outputs}
+    unread = {written.asset_key: written.unread for written in report.outputs}
     assets = {asset.key: asset for asset in envelope.definitions}
     pairs = [
         (given, output)
         for output in outputs
         for given in envelope.inputs
-        if given.parameter and _depends(assets[output.asset_key], given)
+        if given.parameter
+        and _depends(assets[output.asset_key], given)
+        and given.parameter not in unread[output.asset_key]
     ][:MAX_EDGES]
     if not pairs:
         return None
