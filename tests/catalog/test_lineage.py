@@ -2,6 +2,7 @@
 
 from collections import deque
 from functools import partial
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 from arco.catalog._lineage import Direction, downstream_of, walk
 from arco.catalog._names import Namer, resolve_table
 from arco.core import Invalid, derive_ulid
+from arco.domains.execution import MATERIALIZATION_COMPLETED, MaterializationCompleted
 from arco.domains.lineage import (
     LINEAGE_RECORDED,
     AddLineageEdge,
@@ -39,8 +41,8 @@ async def record(world: World, *edges: EdgeRecord) -> None:
     await world.workspace.record("activity", [event], actor="worker")
 
 
-async def walked(world: World, root: str, direction: Direction, depth: int, **limits: int) -> LineageGraph:
-    found, position = await world.activity.read(lambda view: walk(view, root, direction, depth, nameless, **limits))
+async def walked(world: World, root: str, direction: Direction, depth: int, **options: Any) -> LineageGraph:
+    found, position = await world.activity.read(lambda view: walk(view, root, direction, depth, nameless, **options))
     assert found.position == str(position)
     return found
 
@@ -153,5 +155,113 @@ def test_tables_are_named_by_the_catalog() -> None:
         assert named == {ids[1]: ("s.b", True), ids[2]: ("s.c", False), IDS[0]: (None, False)}
         assert set(await downstream_of(await world.activity.frozen(), ids[0])) == {ids[1], ids[2], IDS[0]}
         assert await downstream_of(await world.activity.frozen(), ids[1]) == []
+
+    in_world(test)
+
+
+SOURCES, TARGET = IDS[:3], IDS[7]
+COLUMNS = ColumnLineage(CaptureMethod.STATIC_ANALYSIS, Confidence.HIGH, ConfidenceReason.SQL_RESOLVED, 1.0, ())
+
+
+async def make(world: World, code: str, *edges: EdgeRecord, partition: str = "p") -> None:
+    """A version of the target by some code, along these edges."""
+    await world.runtime.sleep(1)
+    now = world.runtime.now()
+    version = MaterializationCompleted(
+        materialization_id=derive_ulid(now // 1_000, partition),
+        asset_id=TARGET,
+        asset_key="n.target",
+        partition_id=partition,
+        partition_key="",
+        run_id=f"run {now}",
+        task_id="task",
+        files=(),
+        row_count=0,
+        byte_size=0,
+        schema_hash="",
+        started_at=now,
+        completed_at=now,
+        code_version=code,
+    )
+    events = [new_event(MATERIALIZATION_COMPLETED, version)]
+    if edges:
+        events.append(new_event(LINEAGE_RECORDED, LineageRecorded(f"run {now}", "task", now, now, edges)))
+    await world.workspace.record("activity", events, actor="worker")
+
+
+def through(source: int, parameter: str = "given", code: str = "") -> EdgeRecord:
+    """An edge to the target; one of Spark's has columns and says of which code they are."""
+    columns = COLUMNS if code else None
+    return EdgeRecord(SOURCES[source], TARGET, parameter, column_lineage=columns, code_version=code)
+
+
+async def sources_now(world: World) -> set[int]:
+    """What the target is made of now, which walks down from the sources and warnings agree on."""
+    found = await walked(world, TARGET, "upstream", 0)
+    now = {SOURCES.index(edge.source_id) for edge in found.edges}
+    for number, source in enumerate(SOURCES):
+        assert ([edge.target_id for edge in (await walked(world, source, "downstream", 0)).edges] != []) == (
+            number in now
+        )
+        assert (await downstream_of(await world.activity.frozen(), source) != []) == (number in now)
+    assert not any(edge.former for edge in found.edges)
+    every = await walked(world, TARGET, "upstream", 0, former=True)
+    assert {SOURCES.index(edge.source_id) for edge in every.edges if not edge.former} == now
+    assert (len(every.edges) - len(now), every.former_count) == (found.former_count, 0)
+    return now
+
+
+def test_what_only_former_code_went_along_is_left_out() -> None:
+    async def test(world: World) -> None:
+        await make(world, "v1", through(0))
+        assert await sources_now(world) == {0}
+        await make(world, "v2", through(1))
+        assert await sources_now(world) == {1}
+        await make(world, "v3")
+        assert await sources_now(world) == set()
+        await make(world, "v1", through(0))
+        assert await sources_now(world) == {0}
+
+    in_world(test)
+
+
+def test_the_same_code_may_go_along_other_edges_for_other_partitions() -> None:
+    async def test(world: World) -> None:
+        await make(world, "v1", through(0, code="v1"), partition="p")
+        await make(world, "v1", through(1, code="v1"), partition="q")
+        assert await sources_now(world) == {0, 1}
+        await make(world, "v2", through(1, code="v2"), partition="q")
+        assert await sources_now(world) == {1}
+        await make(world, "v2", through(0, code="v2"), partition="p")
+        assert await sources_now(world) == {0, 1}
+
+    in_world(test)
+
+
+def test_what_people_and_other_producers_say_is_never_former() -> None:
+    async def test(world: World) -> None:
+        await make(world, "v1", through(0, parameter=""))
+        await world.decide(AddLineageEdge(SOURCES[1], TARGET), "activity")
+        await make(world, "v2", through(2))
+        assert await sources_now(world) == {0, 1, 2}
+        await make(world, "")  # nobody knows by which code
+        assert await sources_now(world) == {0, 1, 2}
+
+    in_world(test)
+
+
+def test_columns_of_former_code_are_left_out_where_the_newest_tells_none() -> None:
+    async def test(world: World) -> None:
+        async def method() -> str | None:
+            return (await walked(world, TARGET, "upstream", 0)).edges[0].capture_method
+
+        await make(world, "v1", through(0, code="v1"))
+        assert await method() == "static_analysis"
+        await make(world, "v1", through(0))
+        assert await method() == "static_analysis"
+        await make(world, "v2", through(0))
+        assert await method() is None
+        await make(world, "v2", through(0, code="v2"))
+        assert await method() == "static_analysis"
 
     in_world(test)

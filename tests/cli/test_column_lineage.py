@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from rich.console import Group
 
-from arco.cli._column_lineage import Covered, column_parts, coverage_parts
+from arco.cli._column_lineage import ColumnTree, Covered, coverage_parts
 from arco.core import NotFound
 from arco.wire import ColumnEdgeInfo, LineageEdgeInfo, LineageGraph, LineageNode
 from tests.cli.conftest import Cli
@@ -17,17 +17,19 @@ def mapping(target: str | None, *sources: str, kind: str = "DIRECT", sure: str =
     return ColumnEdgeInfo(target=target, sources=list(sources), kind=kind, confidence=sure, reason=reason)
 
 
-def edge(source: str, target: str, *mappings: ColumnEdgeInfo) -> LineageEdgeInfo:
+def edge(
+    source: str, target: str, *mappings: ColumnEdgeInfo, manual: bool = False, method: str | None = None
+) -> LineageEdgeInfo:
     return LineageEdgeInfo(
         id=f"{source}-{target}",
         source_id=source,
         target_id=target,
-        manual=False,
-        recorded=True,
+        manual=manual,
+        recorded=not manual,
         parameter="",
         columns={},
         mappings=list(mappings),
-        capture_method=None,
+        capture_method=method,
         confidence=None,
         coverage=None,
         first_seen_at=None,
@@ -49,7 +51,7 @@ def graph(*edges: LineageEdgeInfo) -> LineageGraph:
 
 
 def text(found: LineageGraph, column: str) -> str:
-    return rendered(Group(*column_parts(found, column)))
+    return rendered(Group(*ColumnTree(found, column).parts()))
 
 
 def test_a_column_is_followed_to_where_it_comes_from() -> None:
@@ -65,6 +67,16 @@ def test_a_column_is_followed_to_where_it_comes_from() -> None:
     ]
 
 
+def test_what_somebody_says_is_told_as_that() -> None:
+    for manual, method, told in (
+        (False, "annotation", "as its author says"),
+        (True, "annotation", "stated by hand"),
+        (False, "static_analysis", "in a way that was not told"),
+    ):
+        found = graph(edge("raw", "report", mapping("x", "amount", kind="UNKNOWN"), manual=manual, method=method))
+        assert text(found, "x").splitlines()[1] == f"└── shop.raw.amount  {told}"
+
+
 def test_what_is_reached_twice_is_followed_once_and_a_cycle_ends() -> None:
     found = graph(
         edge("a", "report", mapping("x", "p", "q")),
@@ -78,9 +90,24 @@ def test_what_is_reached_twice_is_followed_once_and_a_cycle_ends() -> None:
 
 def test_of_a_column_that_is_not_known_it_says_which_are() -> None:
     with pytest.raises(NotFound, match=r"what shop\.report\.nope is made of, only of a, b;"):
-        column_parts(graph(edge("s", "report", mapping("b", "x"), mapping("a", "x"))), "nope")
+        ColumnTree(graph(edge("s", "report", mapping("b", "x"))), "nope").check(["a"])
     with pytest.raises(NotFound, match="only of no column of it"):
-        column_parts(graph(edge("s", "report")), "nope")
+        ColumnTree(graph(edge("s", "report")), "nope").check([])
+
+
+def test_a_count_is_made_of_no_column_and_its_rows_of_some() -> None:
+    found = graph(
+        edge("sales", "report", mapping("day", "day"), mapping(None, "day", kind="GROUP_BY")),
+        edge("raw", "sales", mapping("day", "at")),
+    )
+    tree = ColumnTree(found, "n")
+    tree.check(["day", "n"])
+    assert text(found, "n").splitlines() == [
+        "shop.report.n  made of no column",
+        "Its rows are grouped by shop.sales.day.",
+    ]
+    assert tree.document() == {"name": "n", "made_of": [], "rows": ["grouped by shop.sales.day"]}
+    assert ColumnTree(found, "day").document()["made_of"] == ["shop.sales.day"]
 
 
 def test_coverage_adds_up() -> None:
@@ -89,7 +116,9 @@ def test_coverage_adds_up() -> None:
     )
     assert "4 columns of 2 assets: 2 exact (50%), 1 approximate (25%), 1 unknown (25%)." in shown
     assert "a UDF" in shown
-    assert "why" not in rendered(Group(*coverage_parts([Covered("a", 3, 3, 0, 0, None)])))
+    alone = rendered(Group(*coverage_parts([Covered("a", 3, 3, 0, 0, None)])))
+    assert "why" not in alone
+    assert "3 columns of 1 asset: 3 exact (100%)" in alone
 
 
 SOURCE = '''"""A shop whose assets are made by Python."""
@@ -152,3 +181,78 @@ def test_assets_without_tables_are_queried_and_walked(cli: Cli, home: Path) -> N
     assert cli("lineage", "show", "shop.nope").code == 3
     (total,) = (one for one in cli("lineage", "coverage", "--json").document["assets"] if one["asset"] == "shop.total")
     assert (total["columns"], total["unknown"], total["reason"]) == (1, 1, "no lineage was told")
+
+
+CHANGING = """from arco import asset
+
+__namespace__ = "n"
+
+
+@asset
+def old():
+    return [{"a": 1}]
+
+
+@asset
+def new():
+    return [{"a": 2}]
+
+
+"""
+
+
+def test_what_former_code_was_made_of_is_left_out_once_the_new_one_ran(cli: Cli, home: Path) -> None:
+    def deploy(report: str) -> None:
+        (home / "changing.py").write_text(CHANGING + report)
+        assert cli("deploy").code == 0
+
+    def run(selection: str) -> None:
+        ran = cli("run", selection)
+        assert ran.code == 0, ran.out + ran.err
+
+    def shown(*options: str) -> str:
+        found = cli("lineage", "show", "n.rep", "--direction", "upstream", *options)
+        assert found.code == 0, found.err
+        return found.out
+
+    def covered() -> list[tuple[str, int, int]]:
+        found = cli("lineage", "coverage", "--json").document["assets"]
+        return [(one["asset"], one["exact"], one["unknown"]) for one in found]
+
+    assert cli("init").code == 0
+    deploy('@asset\ndef rep(old):\n    return [{"x": 1}]\n')
+    run("*")
+    assert "n.old" in shown()
+    assert covered() == [("n.rep", 0, 1)]
+    before = cli("query", "select 1", "--json").document["positions"]
+
+    deploy('@asset(column_lineage={"x": ["new.a"]})\ndef rep(new):\n    return [{"x": 2}]\n')
+    assert "n.old  (1 run)" in shown()  # the data is still made of it
+    run("n.rep")
+    assert "n.new  (1 run)" in shown()
+    assert "n.old" not in shown()
+    assert "1 dependency of former code is left out; --former shows what was." in shown()
+    assert "n.old  (1 run, former)" in shown("--former")
+    assert shown("--column", "x").splitlines()[:2] == ["n.rep.x", "└── n.new.a  as its author says"]
+    assert "n.old" in shown("--as-of", f"activity:{before['activity']}"), before
+    assert covered() == [("n.rep", 1, 0)]
+
+    deploy('@asset(column_lineage={"n": []})\ndef rep(new):\n    return [{"n": 1, "x": 2}]\n')
+    run("n.rep")
+    assert shown("--column", "n").splitlines()[0] == "n.rep.n  made of no column"
+    assert cli("lineage", "show", "n.rep", "--column", "n", "--json").document["column"]["made_of"] == []
+    for column in ("x", "nope"):
+        unknown = cli("lineage", "show", "n.rep", "--column", column)
+        assert (unknown.code, f"what n.rep.{column} is made of, only of n;" in unknown.err) == (3, True)
+    assert covered() == [("n.rep", 1, 1)]
+
+    deploy('@asset\ndef rep(new):\n    return [{"x": 3}]\n')
+    run("n.rep")
+    assert cli("lineage", "show", "n.rep", "--column", "x").code == 3  # nobody says so any more
+    assert covered() == [("n.rep", 0, 1)]
+
+    deploy('@asset\ndef rep():\n    return [{"x": 4}]\n')
+    run("n.rep")
+    assert "made of nothing that is known" in shown()
+    assert "2 dependencies of former code are left out" in shown()
+    assert covered() == []

@@ -64,6 +64,16 @@ def test_what_is_below_the_alias_of_an_input_does_not_count(spark: "SparkSession
     assert shown(lineage_of(y.selectExpr("a", "_metadata.file_name"))) == ["a <- IDENTITY y.a", "file_name <- nothing"]
 
 
+def test_the_inputs_of_a_plan_are_those_that_occur_anywhere_in_it(spark: "SparkSession") -> None:
+    x, y, z = (spark.range(3).selectExpr("id as k").alias(f"arco_input_{name}") for name in ("x", "y", "z"))
+    y.createOrReplaceTempView("y")
+    assert lineage_of(x.where("exists (select 1 from y)")).inputs == frozenset({"x", "y"})
+    assert lineage_of(x.select("k")).inputs == frozenset({"x"})
+    assert lineage_of(spark.range(1)).inputs == frozenset()
+    assert lineage_of(z.union(x.localCheckpoint(eager=False))).inputs is None
+    assert lineage_of(z.join(x.localCheckpoint(eager=False).select("k"), "k", "left_semi")).inputs is None
+
+
 def test_no_value_stands_in_a_lineage(spark: "SparkSession") -> None:
     x = spark.range(3).selectExpr("id as k", "'open' as b").alias("arco_input_x")
     frame = x.where("b = 'top secret'").selectExpr("case when b like 'top%' then 4711 else k end as v")

@@ -43,6 +43,18 @@ SOURCE = """
         return rows.join(numbers, "id")
 
     @asset(namespace="n")
+    def ignores(rows: DataFrame, numbers: DataFrame) -> DataFrame:
+        return numbers.where("id < (select 3)")
+
+    @asset(namespace="n")
+    def learns(rows: DataFrame, numbers: DataFrame) -> DataFrame:
+        return numbers.limit(rows.count())
+
+    @asset(namespace="n")
+    def lies_about(rows: DataFrame, numbers: DataFrame) -> DataFrame:
+        return numbers
+
+    @asset(namespace="n")
     def passes_on(given: DataFrame) -> DataFrame:
         return given
 
@@ -189,6 +201,27 @@ def test_python_reads_what_spark_wrote_and_spark_what_python_wrote(world: WarmWo
     assert joined.outputs[0].row_count == 2
     assert joined.lineage is not None
     assert [edge.rows_read for edge in joined.lineage.edges] == [2, 100]
+
+
+@pytest.mark.parametrize(
+    ("name", "said", "read"),
+    [
+        ("joined", {}, ["rows", "numbers"]),
+        ("ignores", {}, ["numbers"]),
+        ("learns", {}, ["rows", "numbers"]),
+        ("lies_about", {"id": ("rows.id",)}, ["rows", "numbers"]),
+    ],
+)
+def test_what_the_plan_does_not_read_is_not_recorded_as_read(
+    world: WarmWorld, name: str, said: dict[str, tuple[str, ...]], read: list[str]
+) -> None:
+    inputs = tuple(input_of(world, one, made_by(world, one)) for one in ("rows", "numbers"))
+    dependencies = (reads("rows", "n.rows"), reads("numbers", "n.numbers"))
+    made = on_spark(name, dependencies=dependencies, column_lineage=said)
+    result = succeeded(world.do(world.envelope(definitions=(made,), inputs=inputs)))
+    assert result.lineage is not None
+    assert [edge.parameter for edge in result.lineage.edges] == read
+    assert all(edge.column_lineage is not None for edge in result.lineage.edges)
 
 
 def test_a_driver_stays_warm_and_every_task_has_a_session_of_its_own(world: WarmWorld) -> None:

@@ -1,13 +1,15 @@
 """Walking the lineage graph from one table or asset, up to what it is made of and down to what is made of it.
 
 A walk goes breadth first and looks at each table once, so that a cycle ends it like anything else. Edges of a table lie
-in its group, once as their source and once as their target; a walk reads groups and never the whole graph.
+in its group, once as their source and once as their target; a walk reads groups and never the whole graph. Edges of
+former code are passed by unless they are asked for.
 """
 
 from collections.abc import Awaitable, Callable, Iterator
 from functools import lru_cache
-from typing import Literal
+from typing import Literal, NamedTuple
 
+from arco.catalog._former import LineageNow
 from arco.catalog._names import Namer, View, load_groups, position_of_view
 from arco.core import Invalid, format_time
 from arco.domains.lineage import (
@@ -38,16 +40,18 @@ async def walk(
     depth: int,
     names: Names,
     *,
+    former: bool = False,
     max_nodes: int = MAX_NODES,
     max_edges: int = MAX_EDGES,
 ) -> LineageGraph:
     """The tables and edges that can be reached from a table in so many hops; 0 is any number.
 
-    Both ways are walked apart: what is only made of the same things as the table is not related to it.
+    Both ways are walked apart: what is only made of the same things as the table is not related to it. With `former`
+    edges of former code are walked along too.
     """
     if depth < 0:
         raise Invalid(f"a walk cannot have {depth} hops; give 1 or more, or 0 for any number")
-    search = _Search(activity, table_id, depth or None)
+    search = _Search(activity, table_id, depth or None, former=former)
     if direction != "upstream":
         share = 2 if direction == "both" else 1  # so that there is room for the other way
         await search.go(1, max_nodes // share, max_edges // share)
@@ -55,13 +59,14 @@ async def walk(
         await search.go(-1, max_nodes, max_edges)
     if isinstance(names, Namer):
         await names.load(search.distances)
-    edges = [_edge(edge, metadata) for edge, metadata in search.edges.values()]
+    edges = [_edge(*known) for known in search.edges.values()]
     nodes = [await _node(id, distance, names) for id, distance in search.distances.items()]
     return LineageGraph(
         root=nodes[0],
         nodes=nodes[1:],
         edges=edges,
         truncated=search.truncated,
+        former_count=len(search.passed_by),
         position=str(position_of_view(activity)),
     )
 
@@ -69,25 +74,46 @@ async def walk(
 async def downstream_of(activity: View, table_id: str, limit: int = 100) -> list[str]:
     """The tables that are made of a table directly, each once; of very many only some."""
     rows: list[LineageEdge] = await activity.page(LINEAGE_EDGES, table_id, None, limit)
-    return list(dict.fromkeys(row.target_id for row in rows if row.target_id != table_id))
+    now = LineageNow(activity)
+    found: dict[str, None] = {}
+    for row in rows:
+        metadata: EdgeMetadata | None = await activity.get(LINEAGE_METADATA, table_id, row.edge_id)
+        if row.target_id != table_id and not await now.is_former(row, metadata):
+            found[row.target_id] = None
+    return list(found)
 
 
-_Known = tuple[LineageEdge, EdgeMetadata | None]
+_Used = tuple[LineageEdge, EdgeMetadata | None]
 """An edge and when it was used."""
+
+
+class _Known(NamedTuple):
+    """An edge on the way, and what holds of it now."""
+
+    edge: LineageEdge
+    metadata: EdgeMetadata | None
+    columns: ColumnLineage | None
+    former: bool
 
 
 class _Search:
     """What a walk has found so far."""
 
-    def __init__(self, view: View, root: str, depth: int | None) -> None:
+    def __init__(self, view: View, root: str, depth: int | None, *, former: bool) -> None:
         self._view = view
+        self._now = LineageNow(view)
+        self._with_former = former
         self._root = root
         self._depth = depth
         self._max_nodes = self._max_edges = 0
         self.distances: dict[str, int] = {root: 0}
         """Hops to each table, the shorter way if it is found on both; negative upstream."""
         self.edges: dict[str, _Known] = {}
+        self.passed_by: set[str] = set()
+        """Edges of former code that were not walked along."""
         self._above: dict[str, list[UpstreamEdge]] = {}
+        self._near: dict[str, list[_Used]] = {}
+        """Edges of the tables of this step, by table."""
         self.truncated = False
 
     async def go(self, step: Literal[1, -1], max_nodes: int, max_edges: int) -> None:
@@ -95,14 +121,13 @@ class _Search:
         self._max_nodes, self._max_edges = max_nodes, max_edges
         seen = {self._root}
         frontier, hops = [self._root], 0
-        look = self._down if step > 0 else self._up
         while frontier and hops != self._depth:
             hops += 1
             reached: list[str] = []
             await self._load(frontier, step)
             for id in frontier:
-                for known in await look(id):
-                    other = known[0].target_id if step > 0 else known[0].source_id
+                for known in await self._judged(id, step):
+                    other = known.edge.target_id if step > 0 else known.edge.source_id
                     if not self._add(known, other, step * hops):
                         self.truncated = True
                         return
@@ -113,7 +138,7 @@ class _Search:
 
     def _add(self, known: _Known, other: str, distance: int) -> bool:
         """Note an edge and where it leads; False if a limit is reached."""
-        id = known[0].edge_id
+        id = known.edge.edge_id
         before = self.distances.get(other)
         if id not in self.edges and len(self.edges) >= self._max_edges:
             return False
@@ -123,6 +148,18 @@ class _Search:
         if before is None or abs(distance) < abs(before):
             self.distances[other] = distance
         return True
+
+    async def _judged(self, id: str, step: Literal[1, -1]) -> list[_Known]:
+        """The edges of a table to walk along."""
+        found: list[_Known] = []
+        for edge, metadata in self._near[id] if id in self._near else await self._look(id, step):
+            is_former = await self._now.is_former(edge, metadata)
+            if is_former and not self._with_former:
+                self.passed_by.add(edge.edge_id)
+                continue
+            columns = edge.column_lineage if is_former else await self._now.columns(edge, metadata)
+            found.append(_Known(edge, metadata, columns, is_former))
+        return found
 
     async def _load(self, frontier: list[str], step: Literal[1, -1]) -> None:
         """Load what a whole step needs at once: group by group, every file would be read once a group."""
@@ -137,19 +174,29 @@ class _Search:
                 sources += [row.source_id for row in self._above[id]]
         await load_groups(self._view, LINEAGE_EDGES, sources)
         await load_groups(self._view, LINEAGE_METADATA, sources)
+        self._near, count = {}, 0
+        for id in frontier:
+            if count > self._max_edges:
+                break
+            self._near[id] = await self._look(id, step)
+            count += len(self._near[id])
+        await self._now.load(edge for edges in self._near.values() for edge, _ in edges)
+
+    async def _look(self, id: str, step: Literal[1, -1]) -> list[_Used]:
+        return await (self._down(id) if step > 0 else self._up(id))
 
     async def _upstream(self, id: str) -> list[UpstreamEdge]:
         rows: list[UpstreamEdge] = await self._view.page(LINEAGE_UPSTREAM, id, None, self._max_edges + 1)
         return rows
 
-    async def _down(self, id: str) -> list[_Known]:
+    async def _down(self, id: str) -> list[_Used]:
         edges: list[LineageEdge] = await self._view.page(LINEAGE_EDGES, id, None, self._max_edges + 1)
         rows: list[EdgeMetadata] = await self._view.page(LINEAGE_METADATA, id, None, self._max_edges + 1)
         metadata = {row.edge_id: row for row in rows}
         return [(edge, metadata.get(edge.edge_id)) for edge in edges]
 
-    async def _up(self, id: str) -> list[_Known]:
-        found: list[_Known] = []
+    async def _up(self, id: str) -> list[_Used]:
+        found: list[_Used] = []
         for row in self._above[id] if id in self._above else await self._upstream(id):
             edge: LineageEdge | None = await self._view.get(LINEAGE_EDGES, row.source_id, row.edge_id)
             if edge is not None:
@@ -162,14 +209,16 @@ async def _node(id: str, distance: int, names: Names) -> LineageNode:
     return LineageNode(id=id, name=name, exists=exists, distance=distance)
 
 
-def _edge(edge: LineageEdge, metadata: EdgeMetadata | None) -> LineageEdgeInfo:
-    lineage = edge.column_lineage
+def _edge(
+    edge: LineageEdge, metadata: EdgeMetadata | None, lineage: ColumnLineage | None, former: bool
+) -> LineageEdgeInfo:
     return LineageEdgeInfo(
         id=edge.edge_id,
         source_id=edge.source_id,
         target_id=edge.target_id,
         manual=edge.manual,
         recorded=edge.recorded,
+        former=former,
         parameter=edge.parameter,
         columns={} if lineage is None else _columns(edge.source_id, lineage),
         mappings=[] if lineage is None else list(_mappings(lineage)),

@@ -11,7 +11,7 @@ from rich.text import Text
 from rich.tree import Tree
 
 from arco.cli._answers import confirm, document_of, written_out
-from arco.cli._column_lineage import COVERAGE, Covered, column_parts, coverage_parts
+from arco.cli._column_lineage import COVERAGE, ColumnTree, Covered, coverage_parts, exact_columns
 from arco.cli._command import Session, asks, changes
 from arco.cli._connect import connect
 from arco.cli._options import AsOfOption, DescriptionOption, TableOrAssetArgument, YesOption
@@ -40,19 +40,19 @@ async def show(
     column: Annotated[
         str | None, typer.Option("--column", metavar="NAME", help="Only what this column is made of.")
     ] = None,
+    former: Annotated[bool, typer.Option("--former", help="What only former code was made of, too.")] = False,
     as_of: AsOfOption = None,
 ) -> None:
     """Show what a table or an asset is made of, and what is made of it.
 
-    (by hand) is a dependency somebody stated; (2 runs) is one that runs recorded.
+    (by hand) is a dependency somebody stated; (2 runs) is one that runs recorded; (former) is one that the newest
+    version does not have any more.
     """
     if column is not None:
-        direction = Direction.UPSTREAM
-    async with connect(session) as client:
-        graph = await client.get_lineage(table, direction=direction.value, depth=depth, as_of=as_of)
-    if column is not None:
-        session.output.emit(document_of(graph), *column_parts(graph, column))
+        await _show_column(session, table, column, depth, former, as_of)
         return
+    async with connect(session) as client:
+        graph = await client.get_lineage(table, direction=direction.value, depth=depth, former=former, as_of=as_of)
     parts: list[RenderableType] = []
     if direction is not Direction.DOWNSTREAM:
         parts.append(_tree(graph, "made of", lambda edge: (edge.target_id, edge.source_id)))
@@ -60,7 +60,28 @@ async def show(
         parts.append(_tree(graph, "used by", lambda edge: (edge.source_id, edge.target_id)))
     if graph.truncated:
         parts.append(say("There is more than can be shown; --depth looks at what is near.", "yellow"))
-    session.output.emit(document_of(graph), *parts)
+    session.output.emit(document_of(graph), *parts, *_left_out(graph))
+
+
+async def _show_column(session: Session, table: str, column: str, depth: int, former: bool, as_of: str | None) -> None:
+    async with connect(session) as client:
+        graph = await client.get_lineage(table, direction="upstream", depth=depth, former=former, as_of=as_of)
+        tree = ColumnTree(graph, column)
+        exact: list[str] = []
+        if column not in tree.mapped:
+            # Lineage names no column that is made of none, such as a count: whether there is one, its data says.
+            found = await client.run_query(QueryRequest(sql=exact_columns(graph.root.id), as_of=as_of))
+            exact = [name for (name,) in found.rows]
+    tree.check(exact)
+    session.output.emit({**document_of(graph), "column": tree.document()}, *tree.parts(), *_left_out(graph))
+
+
+def _left_out(graph: LineageGraph) -> list[RenderableType]:
+    count = graph.former_count
+    if not count:
+        return []
+    told = "1 dependency of former code is" if count == 1 else f"{count:,} dependencies of former code are"
+    return [say(f"{told} left out; --former shows what was.", "dim")]
 
 
 def _tree(graph: LineageGraph, word: str, ends: Callable[[LineageEdgeInfo], tuple[str, str]]) -> RenderableType:
@@ -97,6 +118,7 @@ def _edges(edges: list[LineageEdgeInfo]) -> str:
     runs = sum(edge.execution_count for edge in edges)
     told = [f"{runs:,} {'run' if runs == 1 else 'runs'}"] if any(edge.recorded for edge in edges) else []
     told += [f"by hand, edge {edge.id}" for edge in edges if edge.manual]
+    told += ["former"] if all(edge.former for edge in edges) else []
     return f"({', '.join(told)})"
 
 

@@ -189,6 +189,8 @@ def _detail(session: Session, found: VersionDetail) -> list[RenderableType]:
             for reader in found.readers[:LISTED]
         ]
         parts.append(titled("Made of it", grid(["asset", "partition", "run", "materialization"], made)))
+    if found.readers_truncated:
+        parts.append(say("There may be more that was made of it.", "dim"))
     if found.status in HELD:
         release = f"arco quarantine release {_options(found)} --version {found.version} --reason TEXT"
         parts.append(Text.assemble(("If it is right after all: ", "dim"), (visible(release), "bold cyan")))

@@ -43,7 +43,7 @@ from arco.domains.orchestration import (
 from arco.servo._request import Mode
 from arco.state import Replica, Snapshot
 
-__all__ = ["Base", "base_of", "is_incremental", "there", "written_by"]
+__all__ = ["Base", "base_of", "is_incremental", "planned_versions", "there", "written_by"]
 
 MAX_RERUNS: Final = 100
 """Runs that repeat each other, as far as they are followed."""
@@ -75,7 +75,7 @@ async def base_of(view: View, run: RunRow, planned: PlanTaskRow, definitions: Se
         return Base()
     makers = {(row.run_id, row.task_id) for row in found.values()}
     made = await _plan_of(view, found[outputs[0].asset_id].run_id, planned) if len(makers) == 1 else None
-    versions = await _versions(view, made) if made is not None else None
+    versions = await planned_versions(view, made) if made is not None else None
     return Base() if versions is None else Base(found, versions)
 
 
@@ -138,8 +138,8 @@ async def _plan_of(view: View, run_id: str, planned: PlanTaskRow) -> PlanTaskRow
     return next((row for row in rows if makes(row)), None)
 
 
-async def _versions(view: View, made: PlanTaskRow) -> frozenset[tuple[str, str]] | None:
-    """What a task of an earlier run was made of; None if that is not known any more."""
+async def planned_versions(view: View, made: PlanTaskRow) -> frozenset[tuple[str, str]] | None:
+    """What a task of an earlier run was made of: ids of assets and of their versions; None if that is not known."""
     is_open = any(not pin.materialization_id for one in made.inputs if not one.is_source for pin in one.pins)
     try:
         written = await written_by(view, made) if is_open else {}

@@ -33,9 +33,10 @@ from arco.domains.execution import (
     known_version,
 )
 from arco.domains.lineage import LINEAGE_EXECUTIONS, LineageExecution
-from arco.domains.orchestration import RUNS, RunRow
+from arco.domains.orchestration import PLAN_TASKS, RUNS, TASKS, PlanTaskRow, RunRow, TaskRow
 from arco.domains.quality import CHECK_RESULTS, GATING_DECISIONS, CheckResult, GatingDecision
 from arco.servo._pinned import runs_that_read
+from arco.servo._replaced import planned_versions
 from arco.state import Replica, Snapshot
 from arco.wire import (
     Page,
@@ -52,6 +53,8 @@ View = Replica | Snapshot
 
 MAX_FILES: Final = 1_000
 MAX_READERS: Final = 100
+MAX_PLANS: Final = 100
+"""That are looked at for uses which do not say what they read."""
 MAX_LOOKED_AT: Final = 10_000
 """Versions that one page looks at while it searches for those that are asked for."""
 
@@ -201,6 +204,7 @@ async def version_detail(view: View, asset_id: str, materialization_id: str) -> 
     version, row = await find_version(view, asset_id, materialization_id)
     partition: Partition | None = await view.get(PARTITIONS, asset_id, version.partition_id)
     files = await files_of(view, version)
+    readers, is_all = await _readers(view, version)
     return VersionDetail(
         **_version(version, row, partition, await _compacted(view, version)).model_dump(),
         partition_id=version.partition_id,
@@ -215,7 +219,8 @@ async def version_detail(view: View, asset_id: str, materialization_id: str) -> 
         checks=await _checks(view, version),
         files=await _files(view, version, files),
         files_truncated=len(files) > MAX_FILES,
-        readers=await _readers(view, version),
+        readers=readers,
+        readers_truncated=not is_all,
     )
 
 
@@ -255,24 +260,56 @@ async def _checks(view: View, version: Materialization) -> list[VersionCheck]:
     return found
 
 
-async def _readers(view: View, version: Materialization) -> list[VersionReader]:
+async def _readers(view: View, version: Materialization) -> tuple[list[VersionReader], bool]:
+    """What was made of a version, newest first, and whether that is all."""
     uses: list[LineageExecution] = await view.rows(LINEAGE_EXECUTIONS, version.asset_id)
-    mine = [use for use in uses if version.materialization_id in use.source_materializations]
-    found = []
-    for use in heapq.nlargest(MAX_READERS, mine, key=lambda use: (use.completed_at, use.execution_id)):
-        made: Materialization | None = None
-        if use.target_materialization is not None:
-            made = await view.get(MATERIALIZATIONS, use.target_id, use.target_materialization)
-        if made is not None:
-            found.append(
-                VersionReader(
-                    asset_key=made.asset_key,
-                    partition_key=made.partition_key,
-                    materialization_id=made.materialization_id,
-                    run_id=use.run_id,
-                )
-            )
-    return found
+    found: list[VersionReader] = []
+    plans, is_all = 0, True
+    for use in sorted(uses, key=lambda use: (use.completed_at, use.execution_id), reverse=True):
+        is_read: bool | None = version.materialization_id in use.source_materializations
+        if _is_shortened(use):
+            plans += 1
+            is_read = await _is_planned(view, use, version) if plans <= MAX_PLANS else None
+        if is_read is None:
+            is_all = False
+        elif is_read and len(found) == MAX_READERS:
+            return found, False
+        elif is_read:
+            found += await _reader(view, use)
+    return found, is_all
+
+
+def _is_shortened(use: LineageExecution) -> bool:
+    """Whether rows were read and it is not said of what: a task that reads very many versions has no room for them."""
+    return bool(use.rows_read) and not use.source_partitions and not use.source_materializations
+
+
+async def _is_planned(view: View, use: LineageExecution, version: Materialization) -> bool | None:
+    """Whether the plan of a use has the version; None if the plan is not known any more."""
+    tasks: list[TaskRow] = await view.rows(TASKS, use.run_id)
+    task = next((task for task in tasks if task.task_id == use.task_id), None)
+    if task is None:
+        return None
+    planned: PlanTaskRow | None = await view.get(PLAN_TASKS, use.run_id, (use.run_id, task.task_key))
+    versions = await planned_versions(view, planned) if planned is not None else None
+    return None if versions is None else (version.asset_id, version.materialization_id) in versions
+
+
+async def _reader(view: View, use: LineageExecution) -> list[VersionReader]:
+    """The version that was made by a use; none if nothing is known of it."""
+    made: Materialization | None = None
+    if use.target_materialization is not None:
+        made = await view.get(MATERIALIZATIONS, use.target_id, use.target_materialization)
+    if made is None:
+        return []
+    return [
+        VersionReader(
+            asset_key=made.asset_key,
+            partition_key=made.partition_key,
+            materialization_id=made.materialization_id,
+            run_id=use.run_id,
+        )
+    ]
 
 
 async def decision_facts(view: View, asset_id: str, materialization_id: str) -> dict[str, object]:

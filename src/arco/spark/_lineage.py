@@ -6,6 +6,7 @@ happens: a plan that cannot be read gives one that says why. `column_lineage` ma
 records. What decides about rows (filters, join and group keys, order) counts for every column and is kept once.
 """
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
@@ -24,7 +25,7 @@ from arco.domains.lineage import (
 )
 from arco.spark._explain import parse_explain, projections_of
 from arco.spark._nodes import relation_of
-from arco.spark._plans import Plan, is_complete, parse_plan
+from arco.spark._plans import INPUT_PREFIX, Plan, is_complete, parse_plan
 from arco.spark._relations import Relation
 from arco.spark._traces import Certainty, Doubt, Kind, Ledger, Trace, kinds_of
 
@@ -50,6 +51,9 @@ MAX_REASONS = 3
 
 MAX_EDGE_BYTES = 256 << 10
 """Of the column lineage of one edge as an event; a whole event may have a megabyte."""
+
+
+_INPUT = re.compile(rf"{INPUT_PREFIX}(\w+)")
 
 
 class Dependency(NamedTuple):
@@ -80,6 +84,8 @@ class PlanLineage(msgspec.Struct, frozen=True):
     """What decides which rows there are, and so about every column."""
     reason: str = ""
     """Why there is no lineage, or what was lost on the way."""
+    inputs: frozenset[str] | None = None
+    """The inputs that occur in the plan; None if there may be others that do not show."""
 
     @property
     def coverage(self) -> float:
@@ -149,9 +155,16 @@ def lineage_from_plan(text: str, *, columns: Sequence[str] = (), explained: str 
         explained: the same plan as an extended explain, for what the JSON leaves out.
     """
     try:
-        return _walked(parse_plan(text, projections_of(explained) if explained else None))
+        found = _walked(parse_plan(text, projections_of(explained) if explained else None))
+        is_whole = found.confidence is not Confidence.LOW and not found.reason
+        return msgspec.structs.replace(found, inputs=_inputs(text, explained) if is_whole else None)
     except (ArcoError, LookupError, TypeError, ValueError) as error:
         return _degraded(columns, _why(error))
+
+
+def _inputs(*texts: str) -> frozenset[str]:
+    """Inputs that are named anywhere. A walk passes by what decides nothing, such as the number of a limit."""
+    return frozenset(name for text in texts for name in _INPUT.findall(text))
 
 
 def lineage_from_explain(text: str, *, columns: Sequence[str] = ()) -> PlanLineage:

@@ -114,6 +114,8 @@ class LineageEdgeInfo(Answer):
     target_id: str
     manual: bool
     recorded: bool
+    former: bool = False
+    """True if runs went along it once, and the code that made the newest version of its target does not."""
     parameter: str
     columns: dict[str, list[str]]
     """Target column id to source column ids (`table id/column id`)."""
@@ -135,6 +137,8 @@ class LineageGraph(Answer):
     edges: list[LineageEdgeInfo]
     truncated: bool
     """True if there is more than the limits allow."""
+    former_count: int = 0
+    """Edges of former code next to what was walked, and left out."""
     position: str
 
 

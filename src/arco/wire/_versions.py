@@ -101,6 +101,8 @@ class VersionDetail(VersionInfo):
     files_truncated: bool
     readers: list[VersionReader]
     """What was made of it, newest first; at most 100."""
+    readers_truncated: bool = False
+    """True if there may be others: more than are listed, or runs whose plans are not known any more."""
 
 
 class VersionDecision(Request):

@@ -14,7 +14,7 @@ import threading
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, Final, Protocol, TypeVar
+from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
 import msgspec
 
@@ -50,6 +50,7 @@ from arco.worker._values import Stored, load_value, store_value
 __all__ = [
     "Executor",
     "Files",
+    "MadeOf",
     "PythonExecutor",
     "Signals",
     "context_of",
@@ -231,8 +232,8 @@ class PythonExecutor:
         stored = store_value(value, place.location, self._files.write, asset.schema)
         has_rules = any(check.rule is not None for check in asset.checks)
         found = self._measure(task, asset, place, value, stored) if has_rules else None
-        lineage = edges_of(asset, lambda: no_plan(stored.columns), task.inputs) if asset.column_lineage else {}
-        return WrittenOutput(asset.key, stored.files, stored.schema, lineage), found
+        made = edges_of(asset, lambda: no_plan(stored.columns), task.inputs) if asset.column_lineage else MadeOf({})
+        return WrittenOutput(asset.key, stored.files, stored.schema, made.columns), found
 
     def _measure(
         self, task: Task, asset: AssetDefinition, place: OutputPlace, value: Any, stored: Stored
@@ -362,15 +363,28 @@ def _seen(key: str, value: Any) -> SeenVersion:
     return SeenVersion(key, value)
 
 
-def edges_of(
-    asset: AssetDefinition, found: Callable[[], PlanLineage], inputs: Sequence[InputValue]
-) -> dict[str, bytes]:
-    """What the columns of an output are made of, by parameter: what its author says, else what was found."""
+class MadeOf(NamedTuple):
+    """What an output is made of, and what not."""
+
+    columns: dict[str, bytes]
+    """What its columns are made of, by parameter: each a `ColumnLineage` as JSON."""
+    unread: tuple[str, ...] = ()
+    """Parameters that occur nowhere in its plan."""
+
+
+def edges_of(asset: AssetDefinition, found: Callable[[], PlanLineage], inputs: Sequence[InputValue]) -> MadeOf:
+    """What an output is made of: what its author says, else what was found."""
     names = [given.parameter for given in inputs if given.parameter]
     if not names:
-        return {}
-    lineage = overridden(found(), asset.column_lineage)
-    return {name: msgspec.json.encode(column_lineage(lineage, name)) for name in names}
+        return MadeOf({})
+    plan = found()
+    lineage = overridden(plan, asset.column_lineage)
+    said = {source.partition(".")[0] for sources in asset.column_lineage.values() for source in sources}
+    read = set(names) if plan.inputs is None else plan.inputs | said
+    return MadeOf(
+        {name: msgspec.json.encode(column_lineage(lineage, name)) for name in names if name in read},
+        tuple(name for name in names if name not in read),
+    )
 
 
 def _is_used_up(value: Any) -> bool:

@@ -184,6 +184,8 @@ class WrittenOutput(msgspec.Struct, frozen=True):
     """What its columns are made of, by parameter: each a `ColumnLineage` as JSON."""
     plan: str = ""
     """How a batch made it: `together`, or why each partition had a plan of its own. Empty for what is no batch's."""
+    unread: tuple[str, ...] = ()
+    """Parameters that it is not made of, as its plan shows."""
 
 
 class SeenVersion(msgspec.Struct, frozen=True):

@@ -63,8 +63,10 @@ DEFAULT_GATING: Final = GatingPolicy(
 """What is done for an asset that names no policy: the strict one."""
 
 MAX_EDGES: Final = 1_000
+"""Of one task: all that it tells is one event, so that further edges are left out."""
 MAX_SOURCES: Final = 2_000
-"""Versions that lineage names in one event; above it edges say which assets were read and no more."""
+"""Versions that lineage names in one event. An edge for which there is no room says how many rows were read and not of
+what; that is in the plan of its run."""
 MAX_COLUMN_BYTES: Final = 512 << 10
 """Of column lineage in one event; edges for which no room is left say which assets were read and no more."""
 MAX_STATS: Final = 1_000
@@ -415,25 +417,30 @@ def _executed(
 def _lineage(
     envelope: Envelope, report: Report, outputs: tuple[MaterializationCompleted, ...], times: Times
 ) -> LineageRecorded | None:
-    """An edge per parameter and output that it was declared for, with columns as far as they are known."""
+    """An edge per parameter and output that is made of it, with columns as far as they are known."""
     columns = {written.asset_key: written.lineage for written in report.outputs}
+    unread = {written.asset_key: written.unread for written in report.outputs}
     assets = {asset.key: asset for asset in envelope.definitions}
     pairs = [
         (given, output)
         for output in outputs
         for given in envelope.inputs
-        if given.parameter and _depends(assets[output.asset_key], given)
+        if given.parameter
+        and _depends(assets[output.asset_key], given)
+        and given.parameter not in unread[output.asset_key]
     ][:MAX_EDGES]
     if not pairs:
         return None
-    sources = sum(not pin.seen for given, _ in pairs for pin in given.pins)
-    room = MAX_COLUMN_BYTES
+    room, sources = MAX_COLUMN_BYTES, MAX_SOURCES
     edges = []
     for given, output in pairs:
         told = columns.get(output.asset_key, {}).get(given.parameter, b"")
         room -= len(told)
         code = assets[output.asset_key].code_version
-        edges.append(_edge(given, output, told if room >= 0 else b"", code, detailed=sources <= MAX_SOURCES))
+        count = sum(not pin.seen for pin in given.pins)
+        is_detailed = count <= sources
+        sources -= count if is_detailed else 0
+        edges.append(_edge(given, output, told if room >= 0 else b"", code, detailed=is_detailed))
     return LineageRecorded(envelope.run_id, envelope.task_id, times.started_at, times.finished_at, tuple(edges))
 
 

@@ -23,7 +23,7 @@ import msgspec
 from arco.assets import AssetDefinition, AssetKind, CheckDefinition, Dialect, TimePartitions, window_of
 from arco.core import SECOND, ArcoError, Invalid, PartitionKey
 from arco.sdk import Cancelled, Context
-from arco.spark import Progress, lineage_of
+from arco.spark import PlanLineage, Progress, lineage_of
 from arco.spark._errors import translated
 from arco.spark._files import BadRecords, explained, read_files
 from arco.spark._inputs import SourceFile, Version, data_columns, files_of, read_versions
@@ -32,7 +32,7 @@ from arco.spark._outputs import arrow_schema, check_frame, empty_file, write_fra
 from arco.spark._place import place_of
 from arco.spark._session import Application, start_application
 from arco.worker._errors import DriverLost, SchemaViolation
-from arco.worker._executor import PythonExecutor, Signals, context_of, edges_of
+from arco.worker._executor import MadeOf, PythonExecutor, Signals, context_of, edges_of
 from arco.worker._measuring import keep_samples, views_of
 from arco.worker._messages import (
     CheckAnswer,
@@ -249,6 +249,16 @@ class SparkExecutor(PythonExecutor):
         """How many Spark jobs the function ran while it made its plan."""
         return self._jobs() - self._scope.jobs
 
+    def made_of(self, asset: AssetDefinition, frame: Any, inputs: Sequence[InputValue]) -> MadeOf:
+        """What a frame is made of, as its plan shows it."""
+
+        def found() -> PlanLineage:
+            lineage = lineage_of(frame)
+            # What a function learns by jobs of its own stands in the plan as values, and not where they come from.
+            return msgspec.structs.replace(lineage, inputs=None) if self._scope.learned else lineage
+
+        return edges_of(asset, found, inputs)
+
     def frame(self, given: InputValue) -> Any:
         """What a parameter gets. Its partitions are columns, however many there are: the same code serves for more."""
         if given.source is not None:
@@ -289,6 +299,7 @@ class SparkExecutor(PythonExecutor):
         """The frames by asset, all of which can be kept and are as declared."""
         first = task.definitions[0]
         made = self._query(task, first) if first.kind is AssetKind.SQL else super().make(task, context)
+        self._scope.learned = self.jobs_since_inputs() > 0
         for asset in task.definitions:
             frame = check_frame(asset.key, made[asset.key])
             _check_declared(asset, arrow_schema(asset.key, frame, required_columns(asset)))
@@ -311,7 +322,8 @@ class SparkExecutor(PythonExecutor):
         schema = arrow_schema(asset.key, value, required_columns(asset))
         write_frame(asset.key, audit.frame, self._place.file(place.location.rstrip("/")))
         files = self.files_written(asset, place, self.listed(place.location.rstrip("/")), value)
-        output = WrittenOutput(asset.key, files, schema, lineage=lineage_by_parameter(asset, value, task.inputs))
+        made = self.made_of(asset, value, task.inputs)
+        output = WrittenOutput(asset.key, files, schema, made.columns, unread=made.unread)
         if not rules:
             return output, None
         written = self._checked(output, value)
@@ -406,15 +418,12 @@ class Scope:
     """What it reads, by parameter."""
     jobs: int = 0
     """That had run when these were ready."""
+    learned: bool = False
+    """The function ran jobs while it made its plan."""
 
 
 def rules_of(asset: AssetDefinition) -> list[CheckDefinition]:
     return [check for check in asset.checks if check.rule is not None]
-
-
-def lineage_by_parameter(asset: AssetDefinition, frame: Any, inputs: Sequence[InputValue]) -> dict[str, bytes]:
-    """What each column of a frame is made of, as edges of the graph record it."""
-    return edges_of(asset, lambda: lineage_of(frame), inputs)
 
 
 def write_of(path: str) -> str:

@@ -25,11 +25,11 @@ from arco.spark import Apart, Keys, key_columns, partition_mixing, write_togethe
 from arco.spark._measuring import Found, answered, columns_of, grouped
 from arco.spark._outputs import analysed_plan, arrow_schema
 from arco.spark._session import Application
-from arco.worker._executor import Signals, context_of, one_by_one
+from arco.worker._executor import MadeOf, Signals, context_of, one_by_one
 from arco.worker._measuring import views_of
 from arco.worker._messages import CheckAnswer, InputValue, MeasuredOutput, Report, Task, WrittenOutput
 from arco.worker._raised import describe
-from arco.worker._spark import SparkExecutor, lineage_by_parameter, required_columns, rules_of, versions_of
+from arco.worker._spark import SparkExecutor, required_columns, rules_of, versions_of
 
 __all__ = ["TOGETHER", "Together"]
 
@@ -261,8 +261,8 @@ class Together:
         for asset in task.definitions:
             place, done = _place_of(task, asset), written[asset.key]
             files = executor.files_written(asset, place, done.files[place.location], done.frame)
-            lineage = done.lineage(task.inputs)
-            output = WrittenOutput(asset.key, files, done.schema, lineage, TOGETHER)
+            made_of = done.made_of(executor, task.inputs)
+            output = WrittenOutput(asset.key, files, done.schema, made_of.columns, TOGETHER, made_of.unread)
             outputs.append(output)
             if rules_of(asset):
                 measured.append(self._measured(task, asset, output, done))
@@ -322,14 +322,14 @@ class Written:
         self.files = files
         """By folder."""
         self._column = column
-        self._lineage: dict[str, bytes] | None = None
+        self._made_of: MadeOf | None = None
         self._measures: dict[str, Found] | None = None
 
-    def lineage(self, inputs: Sequence[InputValue]) -> dict[str, bytes]:
+    def made_of(self, executor: SparkExecutor, inputs: Sequence[InputValue]) -> MadeOf:
         """The same for all partitions: they have the same plan."""
-        if self._lineage is None:
-            self._lineage = lineage_by_parameter(self.asset, self.frame, inputs)
-        return self._lineage
+        if self._made_of is None:
+            self._made_of = executor.made_of(self.asset, self.frame, inputs)
+        return self._made_of
 
     def measures(self, executor: SparkExecutor, questions: Questions) -> dict[str, Found]:
         """What rules ask of the rows of each partition, by the name of its folder, in one job over all of them."""

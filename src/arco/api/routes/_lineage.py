@@ -26,6 +26,7 @@ async def get_lineage(
         Literal["upstream", "downstream", "both"], Query(description="What it is made of, what is made of it, or both.")
     ] = "both",
     depth: Annotated[int, Query(ge=0, le=1000, description="Hops at most; 0 for any number.")] = 0,
+    former: Annotated[bool, Query(description="Also what only former code was made of.")] = False,
 ) -> LineageGraph:
     """What a table or an asset is made of, and what is made of it. Cycles are walked once."""
     found = await reads.catalog(lambda view: table_or_asset(view, table))
@@ -33,7 +34,7 @@ async def get_lineage(
 
     async def walked(catalog: View) -> LineageGraph:
         names = Namer(catalog)
-        return await reads.activity(lambda view: walk(view, found, direction, depth, names))
+        return await reads.activity(lambda view: walk(view, found, direction, depth, names, former=former))
 
     return await known.catalog(walked)
 

@@ -29,11 +29,20 @@ class AsyncActivityCalls(AsyncCalls):
         return await self._connection.write("POST", path, EventsWritten, options, body=request, log=ACTIVITY)
 
     async def get_lineage(
-        self, table: str, *, direction: Direction = "both", depth: int = 0, **options: Unpack[Reading]
+        self,
+        table: str,
+        *,
+        direction: Direction = "both",
+        depth: int = 0,
+        former: bool = False,
+        **options: Unpack[Reading],
     ) -> LineageGraph:
-        """What a table is made of, and what is made of it. Depth 0 is as far as it goes."""
+        """What a table is made of, and what is made of it. Depth 0 is as far as it goes.
+
+        Dependencies that only former code had are left out and counted, unless `former` asks for them.
+        """
         path = path_of("/api/v1/tables/{table}/lineage", table=table)
-        query = {"direction": direction, "depth": depth}
+        query = {"direction": direction, "depth": depth, "former": former}
         return await self._connection.read(path, LineageGraph, query, options)
 
     async def add_lineage_edge(self, request: EdgeAdd, **options: Unpack[Writing]) -> EdgeWritten:

@@ -33,7 +33,8 @@ Id = Annotated[str, msgspec.Meta(min_length=1)]
 Count = Annotated[int, msgspec.Meta(ge=0)]
 
 MAX_EDGES = 1_000
-"""Edges in one event. A task that went along more tells them in several; each edge counts once all the same."""
+"""Edges in one event. Whoever records a task by itself tells more in several, and each edge counts once all the same;
+a task of Arco's ends by one event, which has no room for more."""
 
 
 class EdgeIdentity(NamedTuple):

@@ -1,0 +1,101 @@
+"""What a task tells of what it read: as much as there is room for, and what readers make of the rest."""
+
+import pytest
+
+from arco.assets import Dependency, Project
+from arco.core import MINUTE
+from arco.domains.execution import PARTITIONS, Partition
+from arco.domains.lineage import LINEAGE_RECORDED, EdgeRecord, LineageRecorded
+from arco.domains.orchestration import FinishTask
+from arco.servo import Envelope, version_detail
+from arco.servo._request import Mode
+from arco.state import new_event
+from arco.wire import VersionDetail
+from arco.worker import _outcome
+from arco.worker._masking import Mask
+from arco.worker._messages import Report, WrittenFile, WrittenOutput
+from arco.worker._outcome import Times, finished
+from tests.servo.projects import REGION, asset, project
+from tests.servo.world import WORKER, World, run_world
+
+PROJECT: Project = project(
+    asset("n.part", partitions=(REGION,)),
+    asset("n.rate"),
+    asset("n.whole", Dependency("n.part", "part"), Dependency("n.rate", "rate")),
+)
+
+
+def told(world: World, envelope: Envelope, *unread: str) -> FinishTask:
+    """The end of an attempt that wrote ten rows for each output."""
+    outputs = (
+        WrittenOutput(place.asset_key, (WrittenFile(f"{place.location}part-0.parquet", 1, 10),), unread=unread)
+        for place in envelope.outputs
+    )
+    now = world.runtime.now()
+    return finished(
+        envelope, Report(envelope.attempt_id, outputs=tuple(outputs)), Times(now - MINUTE, now), None, Mask(())
+    )
+
+
+async def run_all(world: World) -> FinishTask:
+    """Make everything anew; the end of the last task."""
+    await world.runtime.sleep(1)
+    await world.trigger(partitions={"region": "*"}, mode=Mode.FORCE, batch=1)
+    ends: list[FinishTask] = []
+    while claimed := await world.claim():
+        ends.append(told(world, claimed[0]))
+        assert not (await world.servo.work.finish(ends[-1:], WORKER)).refused
+    return ends[-1]
+
+
+async def current(world: World, asset_id: str) -> list[str]:
+    rows: list[Partition] = await world.workspace.logs["activity"].replica.rows(PARTITIONS, asset_id)
+    return [row.current_materialization_id or "" for row in rows]
+
+
+async def detail(world: World, asset_id: str, version: str) -> VersionDetail:
+    found, _ = await world.workspace.logs["activity"].read(lambda view: version_detail(view, asset_id, version))
+    return found
+
+
+def test_a_version_names_its_readers_also_where_these_had_no_room_to_name_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_outcome, "MAX_SOURCES", 1)
+
+    async def work(world: World) -> None:
+        first = await run_all(world)
+        assert first.lineage is not None
+        part, rate = first.lineage.edges
+        assert (part.source_materializations, part.source_partitions, part.rows_read) == ((), (), 20)
+        assert (len(rate.source_materializations), len(rate.source_partitions), rate.rows_read) == (1, 1, 10)
+        old = await current(world, part.source_id)
+        second = await run_all(world)
+        new = await current(world, part.source_id)
+        assert len({*old, *new}) == 4
+        for versions, result in ((old, first), (new, second)):
+            for version in versions:
+                found = await detail(world, part.source_id, version)
+                assert [reader.materialization_id for reader in found.readers] == [result.outputs[0].materialization_id]
+                assert not found.readers_truncated
+
+        now = world.runtime.now()
+        edge = EdgeRecord(part.source_id, part.target_id, "part", rows_read=5)
+        use = new_event(LINEAGE_RECORDED, LineageRecorded("a run that nobody knows", "task", now, now, (edge,)))
+        await world.workspace.record("activity", [use], actor="worker")
+        found = await detail(world, part.source_id, new[0])
+        assert (len(found.readers), found.readers_truncated) == (1, True)
+
+    run_world(work, deployed=PROJECT)
+
+
+def test_what_an_output_is_not_made_of_has_no_edge() -> None:
+    async def work(world: World) -> None:
+        await run_all(world)
+        await world.trigger("n.whole", mode=Mode.FORCE)
+        (envelope,) = await world.claim()
+        some = told(world, envelope, "rate")
+        assert some.lineage is not None
+        assert [edge.parameter for edge in some.lineage.edges] == ["part"]
+        assert told(world, envelope, "rate", "part").lineage is None
+        assert some.outputs == told(world, envelope).outputs
+
+    run_world(work, deployed=PROJECT)
