@@ -40,6 +40,11 @@ def test_settings_are_pairs_and_their_values_are_not_shown() -> None:
             parse_conf([text])
 
 
+def test_the_master_is_no_setting() -> None:
+    with pytest.raises(Invalid, match="with --master"):
+        parse_conf(["spark.master=local[1]"])
+
+
 def test_a_folder_is_named_by_its_path_and_nothing_in_it_is_a_pattern(tmp_path: object) -> None:
     place = place_of(f"file://{tmp_path}/a[1]", {}, "acme/prod")
     assert place.is_local

@@ -55,5 +55,7 @@ def parse_conf(pairs: Iterable[str]) -> dict[str, str]:
         name, separator, value = pair.partition("=")
         if not separator or not name.startswith("spark."):
             raise Invalid(f"{shown(name)} is no setting of Spark; write it as spark.executor.memory=4g")
+        if name == "spark.master":
+            raise Invalid("spark.master cannot be given as a setting; say where Spark runs with --master")
         conf[name] = value
     return conf
