@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
-__all__ = ["Application", "ClassicApplication", "check_reachable", "load_pyspark", "start_application"]
+__all__ = ["Application", "ClassicApplication", "check_reachable", "find_java", "load_pyspark", "start_application"]
 
 JAVA_MIN: Final = 17
 REACH_SECONDS: Final = 5.0
@@ -44,7 +44,7 @@ _NO_MEMORY: Final = (
     "OutOfMemoryError",
 )
 _INSTALL_JAVA: Final = (
-    f"install Java {JAVA_MIN} or newer where the worker runs (such as openjdk-{JAVA_MIN}-jre-headless), or set "
+    f"install Java {JAVA_MIN} or newer where Spark starts (such as openjdk-{JAVA_MIN}-jre-headless), or set "
     "JAVA_HOME to it"
 )
 _LOGGING: Final = """\
@@ -229,7 +229,7 @@ class Java:
     """The JVM: started with these settings, listened to, and its end explained."""
 
     def __init__(self, settings: SparkSettings, name: str, scratch: Path) -> None:
-        self._java = _find_java()
+        self._java = find_java()
         self.conf = _conf(settings, name, scratch)
         self._said = b""
         self.gateway = self._launch()
@@ -319,7 +319,8 @@ def _environment(settings: SparkSettings) -> Iterator[None]:
         os.environ.update(before)
 
 
-def _find_java() -> str:
+def find_java() -> str:
+    """The Java that Spark will start: the one of JAVA_HOME if that is set, whatever else there is."""
     home = os.environ.get("JAVA_HOME")
     found = os.path.join(home, "bin", "java") if home else shutil.which("java")
     if found is None or not os.access(found, os.X_OK):
