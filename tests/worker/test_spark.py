@@ -85,6 +85,11 @@ SOURCE = """
         context.spark.stop()
         return frame
     @asset(namespace="n", engine="spark")
+    def lacks_memory(context):
+        context.spark._jvm.java.lang.System.err.println("java.lang.OutOfMemoryError: Java heap space")
+        context.spark.stop()
+        return context.spark.range(1)
+    @asset(namespace="n", engine="spark")
     def merges(context):
         new = context.spark.range(2).withColumn("n", F.lit(1))
         before = context.previous
@@ -418,6 +423,12 @@ def test_a_job_that_takes_too_long_is_ended(world: WarmWorld) -> None:
 def test_a_session_that_the_function_stops_costs_only_its_task(world: WarmWorld) -> None:
     result = world.do(world.envelope(definitions=(on_spark("stops"),)))
     failed(result, FailureCategory.CONFIGURATION_ERROR, "was stopped", "spark.stop()")
+    made_by(world, "empty")
+
+
+def test_a_session_that_spark_stops_for_lack_of_memory_is_not_the_functions_fault(world: WarmWorld) -> None:
+    result = world.do(world.envelope(definitions=(on_spark("lacks_memory"),)))
+    failed(result, FailureCategory.RESOURCE_EXHAUSTED, "ran out of memory", "spark.driver.memory")
     made_by(world, "empty")
 
 

@@ -11,6 +11,7 @@ What the JVM prints goes to standard error, where the task's log is; the end of 
 import contextlib
 import logging
 import os
+import re
 import shutil
 import socket
 import sys
@@ -43,6 +44,8 @@ _NO_MEMORY: Final = (
     "INVALID_DRIVER_MEMORY",
     "OutOfMemoryError",
 )
+_DEAD_THREAD: Final = re.compile(rb'Exception in thread "[^"\n]*" java\.lang\.OutOfMemoryError')
+"""A thread of Spark's own ended for lack of memory. What waits for it, such as a job for its tasks, waits for ever."""
 _INSTALL_JAVA: Final = (
     f"install Java {JAVA_MIN} or newer where Spark starts (such as openjdk-{JAVA_MIN}-jre-headless), or set "
     "JAVA_HOME to it"
@@ -203,6 +206,8 @@ class ClassicApplication:
             stopped = self._context._jsc is None or self._context._jsc.sc().isStopped()
         except Exception as error:  # noqa: BLE001 - whatever it is, nobody answers there
             return self._java.fate(wait=True) or ConnectionError(f"Spark's process does not answer: {error}")
+        if stopped and self._java.lacked_memory:  # Spark stops itself then, in the middle of whatever it does
+            return self._java.out_of_memory()
         if stopped:
             return SparkUnavailable(
                 "the Spark session was stopped; it belongs to the worker: remove spark.stop() from the function"
@@ -232,6 +237,8 @@ class Java:
         self._java = find_java()
         self.conf = _conf(settings, name, scratch)
         self._said = b""
+        self._has_dead_thread = False
+        self._process: Any = None
         self.gateway = self._launch()
         self._process = self.gateway.proc
         self.pid = self._process.pid
@@ -244,7 +251,7 @@ class Java:
         code = self._process.poll()
         if code is None:
             return None
-        if code == _EXIT_OUT_OF_MEMORY or "OutOfMemoryError" in self.said:
+        if code == _EXIT_OUT_OF_MEMORY or self.lacked_memory:
             return self.out_of_memory()
         how = f"was killed by signal {-code}" if code < 0 else f"ended with exit code {code}"
         cure = "; perhaps the machine ran out of memory" if code in (-9, 137) else ""
@@ -253,6 +260,10 @@ class Java:
     @property
     def said(self) -> str:
         return self._said.decode(errors="replace").strip()
+
+    @property
+    def lacked_memory(self) -> bool:
+        return self._has_dead_thread or "OutOfMemoryError" in self.said
 
     def out_of_memory(self) -> SparkOutOfMemory:
         memory = self.conf.get("spark.driver.memory", "1g")
@@ -291,13 +302,17 @@ class Java:
         )
 
     def _listen(self, pipe: int) -> None:
-        """Pass on what the JVM prints, and keep the end of it."""
+        """Pass on what the JVM prints, and keep the end of it. One that is only half alive is ended."""
         while data := os.read(pipe, 1 << 16):
             lines = [line for line in data.splitlines(keepends=True) if not line.startswith(_NOISE)]
             kept = b"".join(lines)
-            self._said = (self._said + kept)[-KEPT_BYTES:]
+            said = self._said + kept
+            self._said = said[-KEPT_BYTES:]
             with contextlib.suppress(OSError):
                 os.write(2, kept)
+            if self._process is not None and _DEAD_THREAD.search(said):
+                self._has_dead_thread = True
+                self._process.kill()
         os.close(pipe)
 
 
