@@ -108,6 +108,16 @@ SOURCE = """
         return context.spark.range(3).select(F.udf(bad, "long")("id").alias("x"))
 
     @asset(namespace="n", engine="spark")
+    def udf_is_killed(context):
+        def end(x): os.kill(os.getpid(), 9)
+        return context.spark.range(3).select(F.udf(end, "long")("id").alias("x"))
+
+    @asset(namespace="n", engine="spark")
+    def udf_crashes(context):
+        def end(x): os.kill(os.getpid(), 11)
+        return context.spark.range(3).select(F.udf(end, "long")("id").alias("x"))
+
+    @asset(namespace="n", engine="spark")
     def endless(context):
         print("begun", flush=True)
         return context.spark.range(0, 10**15, 1, 2).selectExpr("sum(hash(id)) as x")
@@ -233,6 +243,7 @@ def test_an_empty_frame_is_one_file_with_its_columns(world: WarmWorld) -> None:
         ("unknown_column", FailureCategory.SCHEMA_VIOLATION, "nope"),
         ("divides", FailureCategory.TRANSFORM_ERROR, "DIVIDE_BY_ZERO"),
         ("udf_raises", FailureCategory.TRANSFORM_ERROR, "no such thing"),
+        ("udf_is_killed", FailureCategory.RESOURCE_EXHAUSTED, "spark.executor.memoryOverhead"),
     ],
 )
 def test_what_cannot_be_kept_is_a_failure_that_says_why(
@@ -240,6 +251,12 @@ def test_what_cannot_be_kept_is_a_failure_that_says_why(
 ) -> None:
     result = world.do(world.envelope(definitions=(on_spark(name),)))
     failed(result, category, text)
+
+
+def test_a_crash_of_python_that_spark_heard_of_is_the_codes_fault(world: WarmWorld) -> None:
+    made = on_spark("udf_crashes", spark_conf={"spark.sql.execution.pyspark.udf.faulthandler.enabled": "true"})
+    result = world.do(world.envelope(definitions=(made,)))
+    failed(result, FailureCategory.TRANSFORM_ERROR, "Segmentation fault")
 
 
 def test_columns_are_compared_with_the_declared_ones_before_anything_is_written(world: WarmWorld) -> None:

@@ -26,6 +26,8 @@ _BAD_FILE: Final = re.compile(
 )
 _NO_FILE: Final = re.compile(r"FILE_NOT_EXIST|PATH_NOT_FOUND|FileNotFoundException")
 _STATIC: Final = re.compile(r"CANNOT_MODIFY_CONFIG|CANNOT_MODIFY_STATIC_CONFIG")
+_KILLED: Final = re.compile(r"Python worker exited unexpectedly \(crashed\)(?!.*Fatal Python error)", re.DOTALL)
+"""Whoever is killed says nothing; a library that breaks its process does, if Spark is told to listen."""
 
 
 class SparkUnavailable(Invalid):
@@ -72,6 +74,13 @@ def translated(error: BaseException, files: dict[str, str]) -> BaseException:
     if _STATIC.search(text):
         first = text.partition("\n")[0]
         return Invalid(f"{first}; it holds for a whole application: give it to the worker with --spark-conf")
+    if _KILLED.search(text):
+        return SparkOutOfMemory(
+            "a Python process of Spark's, in which functions of the task run, was killed or crashed, most often for "
+            "lack of memory; give executors more beside Java's (--spark-conf spark.executor.memoryOverhead=...), or "
+            "use fewer cores where Spark is local (--master local[2]); if memory is not the cause, "
+            "spark.python.worker.faulthandler.enabled=true shows where it crashes"
+        )
     return SparkFailed(text) if type(error).__name__ == "Py4JJavaError" else error
 
 
