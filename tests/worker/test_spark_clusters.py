@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pyarrow.parquet as pq
 import pytest
 
-from arco.domains.orchestration import FinishTask, Outcome
+from arco.domains.orchestration import FailureCategory, FinishTask, Outcome
 from arco.spark import SparkSettings
 from tests.spark.clusters import connect_server, standalone
 from tests.worker.plane import input_of, reads
@@ -56,6 +56,20 @@ def test_a_failure_of_a_job_is_told(world: WarmWorld) -> None:
     result = world.do(world.envelope(definitions=(on_spark("divides"),)))
     assert result.failure is not None
     assert "DIVIDE_BY_ZERO" in result.failure.message
+
+
+@pytest.mark.parametrize(
+    ("world", "cure"),
+    [("standalone", "to the worker with --spark-conf"), ("connect", "set it on the server")],
+    indirect=["world"],
+)
+def test_who_has_to_set_what_holds_for_all_is_told(world: WarmWorld, cure: str) -> None:
+    made = on_spark("empty", spark_conf={"spark.executor.memory": "9g"})
+    result = world.do(world.envelope(definitions=(made,)))
+    assert result.failure is not None
+    assert result.failure.category is FailureCategory.CONFIGURATION_ERROR
+    assert "spark.executor.memory" in result.failure.message
+    assert cure in result.failure.message
 
 
 def test_a_job_that_takes_too_long_is_ended(world: WarmWorld) -> None:
