@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from urllib.parse import urlsplit
 
 from arco.spark._errors import SparkOutOfMemory, SparkUnavailable, SparkUnreachable, text_of
-from arco.spark._settings import Progress, SparkSettings
+from arco.spark._settings import Progress, SparkSettings, address_of
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -103,8 +103,8 @@ class Application(Protocol):
 
     def progress(self) -> Progress | None: ...
 
-    def fate(self) -> BaseException | None:
-        """Why it is gone; None if it is there."""
+    def fate(self, error: BaseException | None = None) -> BaseException | None:
+        """Why it is gone; None if it is there. An error that came of it may be the only sign."""
         ...
 
 
@@ -131,8 +131,9 @@ def load_pyspark() -> None:
 def check_reachable(master: str) -> None:
     """`SparkUnreachable` if nobody listens there: Spark itself would find out after a minute."""
     errors = []
+    master = address_of(master)
     for place in master.partition("://")[2].split("/")[0].split(","):
-        parts = urlsplit(f"//{place.partition(';')[0]}")
+        parts = urlsplit(f"//{place}")
         try:
             socket.create_connection((parts.hostname or "", parts.port or 15_002), REACH_SECONDS).close()
             return
@@ -198,15 +199,18 @@ class ClassicApplication:
             ui=self._context.uiWebUrl or "",
         )
 
-    def fate(self) -> BaseException | None:
+    def fate(self, error: BaseException | None = None) -> BaseException | None:
         ended = self._java.fate()
         if ended is not None:
             return ended
         try:
             stopped = self._context._jsc is None or self._context._jsc.sc().isStopped()
-        except Exception as error:  # noqa: BLE001 - whatever it is, nobody answers there
-            return self._java.fate(wait=True) or ConnectionError(f"Spark's process does not answer: {error}")
-        if stopped and self._java.lacked_memory:  # Spark stops itself then, in the middle of whatever it does
+        except Exception as broken:  # noqa: BLE001 - whatever it is, nobody answers there
+            return self._java.fate(wait=True) or ConnectionError(f"Spark's process does not answer: {broken}")
+        told = text_of(error) if error is not None else ""
+        if stopped and (
+            self._java.lacked_memory or "OutOfMemoryError" in told
+        ):  # Spark stops itself then, in the middle of whatever it does
             return self._java.out_of_memory()
         if stopped:
             return SparkUnavailable(

@@ -14,7 +14,7 @@ import msgspec
 
 from arco.core import Invalid, shown
 
-__all__ = ["DEFAULT_MASTER", "Progress", "SparkSettings", "parse_conf"]
+__all__ = ["DEFAULT_MASTER", "Progress", "SparkSettings", "address_of", "parse_conf"]
 
 DEFAULT_MASTER: Final = "local[*]"
 
@@ -46,6 +46,11 @@ class Progress(msgspec.Struct, frozen=True, omit_defaults=True):
     bytes_written: int = 0
     ui: str = ""
     """Address of Spark's own pages about it."""
+
+
+def address_of(master: str) -> str:
+    """A master as it may be told: without parameters, among which is the token of a server of Spark Connect."""
+    return master.partition(";")[0].rstrip("/")
 
 
 def parse_conf(pairs: Iterable[str]) -> dict[str, str]:
