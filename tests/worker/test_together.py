@@ -15,7 +15,10 @@ from tests.worker.warm import WarmWorld, on_spark
 
 SOURCE = """
     import os
+    import arco.spark._together
     from pyspark.sql import DataFrame, functions as F
+
+    arco.spark._together.MAX_FILE_ROWS = 1000
 
     @asset(namespace="n", engine="spark")
     def raw(context):
@@ -64,6 +67,11 @@ SOURCE = """
     @multi_asset(namespace="n", outputs=["evens", "odds"])
     def parted(raw: DataFrame):
         return {"evens": raw.where("id % 2 = 0"), "odds": raw.where("id % 2 = 1")}
+
+    @asset(namespace="n")
+    def skewed(raw: DataFrame) -> DataFrame:
+        copies = F.when(F.dayofmonth("date") == 8, 50).otherwise(1)
+        return raw.repartition(8).withColumn("copy", F.explode(F.sequence(F.lit(1), copies)))
 
     @asset(namespace="n")
     def intrudes(raw: DataFrame) -> DataFrame:
@@ -226,6 +234,18 @@ def test_a_partition_whose_folder_another_writes_to_fails_alone(world: WarmWorld
     assert "files of several writers lie in the folder of the new version of n.intrudes" in failure.message
     assert [len(rows_of(world, results[day - 1])) for day in (3, 4, 8)] == [30, 0, 80]
     assert plans(results) == {"together"}
+
+
+def test_of_skewed_partitions_a_large_one_is_several_files_and_a_small_one_is_one(
+    world: WarmWorld, raw: dict[int, FinishTask]
+) -> None:
+    results = batch(world, tasks_of(world, raw, made("skewed", "raw")))
+    assert plans(results) == {"together"}
+    assert [len(rows_of(world, result)) for result in results] == [10, 20, 30, 0, 50, 60, 70, 4000]
+    *small, large = [[file.row_count for file in result.outputs[0].files] for result in results]
+    assert [len(files) for files in small] == [1] * 7
+    assert len(large) >= 4
+    assert max(large) <= 1000
 
 
 def test_what_cannot_be_planned_fails_for_each(world: WarmWorld, raw: dict[int, FinishTask]) -> None:
