@@ -11,8 +11,15 @@ from arco.core import Invalid, LostObject, RateLimited, Unavailable
 from arco.domains.orchestration.events import FailureCategory as C
 from arco.domains.orchestration.events import TaskFailure
 from arco.servo._failures import MAX_MESSAGE, MAX_TRACEBACK, classify, hints_for, is_retryable
+from arco.spark._errors import SparkFailed
 from arco.storage import StoreFailed
 from arco.worker._errors import ChecksFailed, DriverLost, SchemaViolation, SecretMissing
+
+EXECUTOR_LOST = (
+    "org.apache.spark.SparkException: Job aborted due to stage failure: Task 0 in stage 0.0 failed 4 times, most "
+    "recent failure: Lost task 0.3 in stage 0.0 (TID 3) (10.0.0.1 executor 3): ExecutorLostFailure (executor 3 exited "
+    "caused by one of the running tasks) Reason: Command exited with code 137"
+)
 
 
 def lineage_of(kind: type[BaseException]) -> tuple[str, ...]:
@@ -56,6 +63,7 @@ def classified(
         (("pyarrow.lib.ArrowTypeError", "builtins.TypeError"), "", C.SCHEMA_VIOLATION),
         (ChecksFailed, "", C.DATA_QUALITY_FAILURE),
         (DriverLost, "", C.WORKER_LOST),
+        (SparkFailed, EXECUTOR_LOST, C.WORKER_LOST),
         ((), "", C.TRANSFORM_ERROR),
     ],
 )
@@ -66,6 +74,7 @@ def test_categories(kind: type[BaseException] | tuple[str, ...], message: str, c
 def test_what_may_pass_by_itself() -> None:
     assert classified(TimeoutError).is_transient
     assert classified(DriverLost).is_transient
+    assert classified(SparkFailed, EXECUTOR_LOST).is_transient
     assert not classified(ValueError).is_transient
     assert not classified(SchemaViolation).is_transient
 
@@ -93,6 +102,10 @@ def test_every_category_has_hints_whose_commands_hold_what_they_name(category: C
     hints = hints_for(category, run_id, task_key)
     assert hints
     assert all(hint.action for hint in hints)
+
+
+def test_of_a_lost_executor_people_are_told_what_may_have_killed_it() -> None:
+    assert "lack of memory" in classified(SparkFailed, EXECUTOR_LOST).hints[0].action
 
 
 def test_commands_can_be_typed_as_they_are() -> None:

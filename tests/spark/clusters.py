@@ -39,9 +39,9 @@ def standalone(folder: Path, workers: int = 2) -> Iterator[str]:
 
 
 @contextlib.contextmanager
-def connect_server(folder: Path, conf: Mapping[str, str]) -> Iterator[str]:
-    """A server of Spark Connect on two cores; its URL."""
-    port = free_port()
+def connect_server(folder: Path, conf: Mapping[str, str], port: int = 0) -> Iterator[str]:
+    """A server of Spark Connect on two cores; its URL. The number of its process is in `connect/pid` of the folder."""
+    port = port or free_port()
     settings = {**conf, "spark.connect.grpc.binding.port": str(port), "spark.connect.grpc.binding.address": "127.0.0.1"}
     arguments = ["--class", "org.apache.spark.sql.connect.service.SparkConnectServer", "--master", "local[2]"]
     for name, value in settings.items():
@@ -79,6 +79,7 @@ def _process(folder: Path, script: str, arguments: list[str]) -> Iterator[None]:
             stderr=log,
             start_new_session=True,
         )
+    (folder / "pid").write_text(str(process.pid))
     try:
         yield
     finally:

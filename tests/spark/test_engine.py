@@ -121,3 +121,16 @@ def test_whoever_insists_on_spark_without_pyspark_gets_the_cure() -> None:
 def test_whoever_insists_on_spark_without_java_gets_the_cure() -> None:
     with pytest.raises(Invalid, match="JAVA_HOME"):
         require_spark()
+
+
+def test_a_wrong_java_home_is_told_although_there_is_a_java_on_the_path(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    java = tmp_path / "java"
+    java.touch(mode=0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    require_spark()
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path / "nowhere"))
+    with pytest.raises(Invalid, match=r"JAVA_HOME is .*nowhere, where there is none; install Java 17"):
+        require_spark()

@@ -4,7 +4,9 @@ import pytest
 
 from arco.core import Invalid, check_master
 from arco.spark import SparkSettings, parse_conf
+from arco.spark._errors import SparkUnreachable
 from arco.spark._place import place_of
+from arco.spark._session import check_reachable
 
 
 @pytest.mark.parametrize(
@@ -38,6 +40,17 @@ def test_settings_are_pairs_and_their_values_are_not_shown() -> None:
     for text in ("spark.a", "a=1"):
         with pytest.raises(Invalid, match="is no setting of Spark"):
             parse_conf([text])
+
+
+def test_a_token_in_the_address_of_a_server_is_not_told() -> None:
+    with pytest.raises(SparkUnreachable, match=r"sc://127.0.0.1:1 does not answer") as told:
+        check_reachable("sc://127.0.0.1:1/;use_ssl=true;token=hidden")
+    assert "hidden" not in str(told.value)
+
+
+def test_the_master_is_no_setting() -> None:
+    with pytest.raises(Invalid, match="with --master"):
+        parse_conf(["spark.master=local[1]"])
 
 
 def test_a_folder_is_named_by_its_path_and_nothing_in_it_is_a_pattern(tmp_path: object) -> None:

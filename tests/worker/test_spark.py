@@ -99,6 +99,11 @@ SOURCE = """
         context.spark.stop()
         return frame
     @asset(namespace="n", engine="spark")
+    def lacks_memory(context):
+        context.spark._jvm.java.lang.System.err.println("java.lang.OutOfMemoryError: Java heap space")
+        context.spark.stop()
+        return context.spark.range(1)
+    @asset(namespace="n", engine="spark")
     def merges(context):
         new = context.spark.range(2).withColumn("n", F.lit(1))
         before = context.previous
@@ -115,6 +120,16 @@ SOURCE = """
     def udf_raises(context):
         def bad(x): raise LookupError("no such thing")
         return context.spark.range(3).select(F.udf(bad, "long")("id").alias("x"))
+
+    @asset(namespace="n", engine="spark")
+    def udf_is_killed(context):
+        def end(x): os.kill(os.getpid(), 9)
+        return context.spark.range(3).select(F.udf(end, "long")("id").alias("x"))
+
+    @asset(namespace="n", engine="spark")
+    def udf_crashes(context):
+        def end(x): os.kill(os.getpid(), 11)
+        return context.spark.range(3).select(F.udf(end, "long")("id").alias("x"))
 
     @asset(namespace="n", engine="spark")
     def endless(context):
@@ -264,6 +279,7 @@ def test_an_empty_frame_is_one_file_with_its_columns(world: WarmWorld) -> None:
         ("unknown_column", FailureCategory.SCHEMA_VIOLATION, "nope"),
         ("divides", FailureCategory.TRANSFORM_ERROR, "DIVIDE_BY_ZERO"),
         ("udf_raises", FailureCategory.TRANSFORM_ERROR, "no such thing"),
+        ("udf_is_killed", FailureCategory.RESOURCE_EXHAUSTED, "spark.executor.memoryOverhead"),
     ],
 )
 def test_what_cannot_be_kept_is_a_failure_that_says_why(
@@ -271,6 +287,12 @@ def test_what_cannot_be_kept_is_a_failure_that_says_why(
 ) -> None:
     result = world.do(world.envelope(definitions=(on_spark(name),)))
     failed(result, category, text)
+
+
+def test_a_crash_of_python_that_spark_heard_of_is_the_codes_fault(world: WarmWorld) -> None:
+    made = on_spark("udf_crashes", spark_conf={"spark.sql.execution.pyspark.udf.faulthandler.enabled": "true"})
+    result = world.do(world.envelope(definitions=(made,)))
+    failed(result, FailureCategory.TRANSFORM_ERROR, "Segmentation fault")
 
 
 def test_columns_are_compared_with_the_declared_ones_before_anything_is_written(world: WarmWorld) -> None:
@@ -456,6 +478,12 @@ def test_a_job_that_takes_too_long_is_ended(world: WarmWorld) -> None:
 def test_a_session_that_the_function_stops_costs_only_its_task(world: WarmWorld) -> None:
     result = world.do(world.envelope(definitions=(on_spark("stops"),)))
     failed(result, FailureCategory.CONFIGURATION_ERROR, "was stopped", "spark.stop()")
+    made_by(world, "empty")
+
+
+def test_a_session_that_spark_stops_for_lack_of_memory_is_not_the_functions_fault(world: WarmWorld) -> None:
+    result = world.do(world.envelope(definitions=(on_spark("lacks_memory"),)))
+    failed(result, FailureCategory.RESOURCE_EXHAUSTED, "ran out of memory", "spark.driver.memory")
     made_by(world, "empty")
 
 

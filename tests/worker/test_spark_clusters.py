@@ -1,12 +1,13 @@
 """The same assets on a standalone cluster, whose executors are processes of their own, and on Spark Connect."""
 
 import sys
+import time
 from collections.abc import Iterator
 
 import pyarrow.parquet as pq
 import pytest
 
-from arco.domains.orchestration import FinishTask, Outcome
+from arco.domains.orchestration import FailureCategory, FinishTask, Outcome
 from arco.spark import SparkSettings
 from tests.spark.clusters import connect_server, standalone
 from tests.worker.plane import input_of, reads
@@ -14,6 +15,27 @@ from tests.worker.test_spark import SOURCE
 from tests.worker.warm import CONF, WarmWorld, on_spark
 
 pytestmark = pytest.mark.prove
+
+LOSES = """
+    @asset(namespace="n", engine="spark")
+    def loses_an_executor(context):
+        import tempfile
+        done = os.path.join(tempfile.mkdtemp(), "done")
+
+        def parent(pid):
+            with open(f"/proc/{pid}/stat") as file:
+                return int(file.read().rpartition(")")[2].split()[1])
+
+        def end(x):
+            try:
+                os.close(os.open(done, os.O_CREAT | os.O_EXCL))
+            except FileExistsError:
+                return x
+            os.kill(parent(os.getppid()), 9)  # of the process that all such processes are made by
+            time.sleep(60)
+
+        return context.spark.range(0, 10, 1, 2).select(F.udf(end, "long")("id").alias("x"))
+"""
 
 
 @pytest.fixture(scope="module", params=["standalone", "connect"])
@@ -24,7 +46,7 @@ def world(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     with cluster as url:
         conf = {**CONF, "spark.executor.memory": "512m", "spark.pyspark.python": sys.executable}
         settings = SparkSettings(url, conf if is_standalone else {"spark.sql.shuffle.partitions": "2"})
-        made = WarmWorld(folder, SOURCE, spark=settings)
+        made = WarmWorld(folder, SOURCE + LOSES, spark=settings)
         made.start()
         yield made
         made.close()
@@ -38,6 +60,16 @@ def do(world: WarmWorld, name: str, *before: tuple[str, FinishTask]) -> FinishTa
     return result
 
 
+def values_of(world: WarmWorld, result: FinishTask) -> list[int]:
+    root = world.folder / "store" / "acme" / "prod"
+    return [value for file in result.outputs[0].files for value in pq.read_table(root / file.path)["x"].to_pylist()]
+
+
+def executors(world: WarmWorld) -> set[str]:
+    """The folders of all that the workers of the cluster ever started."""
+    return {str(path) for path in world.folder.glob("worker*/app-*/*")}
+
+
 def test_frames_go_in_and_out(world: WarmWorld) -> None:
     numbers = do(world, "numbers")
     assert numbers.outputs[0].row_count == 100
@@ -47,15 +79,39 @@ def test_frames_go_in_and_out(world: WarmWorld) -> None:
 
 def test_functions_of_the_project_run_on_executors(world: WarmWorld) -> None:
     result = do(world, "with_udf")
-    root = world.folder / "store" / "acme" / "prod"
-    values = [value for file in result.outputs[0].files for value in pq.read_table(root / file.path)["x"].to_pylist()]
-    assert sorted(values) == [3, 4, 5]
+    assert sorted(values_of(world, result)) == [3, 4, 5]
 
 
 def test_a_failure_of_a_job_is_told(world: WarmWorld) -> None:
     result = world.do(world.envelope(definitions=(on_spark("divides"),)))
     assert result.failure is not None
     assert "DIVIDE_BY_ZERO" in result.failure.message
+
+
+@pytest.mark.parametrize("world", ["standalone"], indirect=True)
+def test_an_executor_that_is_killed_costs_nothing_but_time(world: WarmWorld) -> None:
+    do(world, "numbers")
+    before = executors(world)
+    result = do(world, "loses_an_executor")
+    assert sorted(values_of(world, result)) == list(range(10))
+    deadline = time.monotonic() + 60
+    while executors(world) == before:  # the one that takes its place comes when it comes
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+@pytest.mark.parametrize(
+    ("world", "cure"),
+    [("standalone", "to the worker with --spark-conf"), ("connect", "set it on the server")],
+    indirect=["world"],
+)
+def test_who_has_to_set_what_holds_for_all_is_told(world: WarmWorld, cure: str) -> None:
+    made = on_spark("empty", spark_conf={"spark.executor.memory": "9g"})
+    result = world.do(world.envelope(definitions=(made,)))
+    assert result.failure is not None
+    assert result.failure.category is FailureCategory.CONFIGURATION_ERROR
+    assert "spark.executor.memory" in result.failure.message
+    assert cure in result.failure.message
 
 
 def test_a_job_that_takes_too_long_is_ended(world: WarmWorld) -> None:

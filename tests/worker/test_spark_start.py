@@ -17,6 +17,13 @@ SOURCE = """
     @asset(namespace="n", engine="spark")
     def a(context): return context.spark.range(1)
 """
+TOO_LARGE = """
+    import os
+    @asset(namespace="n", engine="spark")
+    def a(context):
+        pieces = [(os.urandom(20_000_000),) for _ in range(9)]
+        return context.spark.createDataFrame(pieces, "x binary").coalesce(1)
+"""
 
 
 def fake_java(folder: Path, says: str) -> str:
@@ -32,8 +39,8 @@ def settings(master: str = "local[1]", **conf: str) -> SparkSettings:
     return SparkSettings(master, {**CONF, **{name.replace("_", "."): value for name, value in conf.items()}})
 
 
-def check_failure(folder: Path, category: FailureCategory, *texts: str, **fields: Any) -> None:
-    world = World(folder, SOURCE)
+def check_failure(folder: Path, category: FailureCategory, *texts: str, source: str = SOURCE, **fields: Any) -> None:
+    world = World(folder, source)
     world.patience = 180.0
     result = world.run_one(world.envelope(definitions=(on_spark("a"),)), **fields)
     assert result.outcome is Outcome.FAILED
@@ -86,6 +93,19 @@ def test_too_much_and_too_little_memory_are_told(tmp_path: Path, memory: str) ->
         f"may have {memory}",
         "spark.driver.memory",
         spark=settings(spark_driver_memory=memory),
+    )
+
+
+@pytest.mark.prove
+def test_a_java_that_runs_out_of_memory_in_the_middle_of_a_job_is_ended_and_told(tmp_path: Path) -> None:
+    """The thread that hands out tasks dies of it, and the job would wait for ever."""
+    check_failure(
+        tmp_path,
+        FailureCategory.RESOURCE_EXHAUSTED,
+        "may have 500m",
+        "spark.driver.memory",
+        source=TOO_LARGE,
+        spark=settings(spark_driver_memory="500m"),
     )
 
 

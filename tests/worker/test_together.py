@@ -9,13 +9,16 @@ import pytest
 from arco.assets import AssetDefinition, AssetKind, CheckDefinition, NotNull, RowCount, SqlCheck, Unique
 from arco.domains.orchestration import FailureCategory, FinishTask, Outcome
 from arco.sdk import daily
-from arco.servo._envelope import Envelope, InputValue
+from arco.servo._envelope import Envelope, InputValue, data_location
 from tests.worker.plane import input_of, reads
 from tests.worker.warm import WarmWorld, on_spark
 
 SOURCE = """
     import os
+    import arco.spark._together
     from pyspark.sql import DataFrame, functions as F
+
+    arco.spark._together.MAX_FILE_ROWS = 1000
 
     @asset(namespace="n", engine="spark")
     def raw(context):
@@ -64,6 +67,22 @@ SOURCE = """
     @multi_asset(namespace="n", outputs=["evens", "odds"])
     def parted(raw: DataFrame):
         return {"evens": raw.where("id % 2 = 0"), "odds": raw.where("id % 2 = 1")}
+
+    @asset(namespace="n")
+    def skewed(raw: DataFrame) -> DataFrame:
+        copies = F.when(F.dayofmonth("date") == 8, 50).otherwise(1)
+        return raw.repartition(8).withColumn("copy", F.explode(F.sequence(F.lit(1), copies)))
+
+    @asset(namespace="n")
+    def intrudes(raw: DataFrame) -> DataFrame:
+        target = raw.sparkSession.conf.get("spark.arco.target")
+        def write(day):
+            if day == 3:
+                os.makedirs(target, exist_ok=True)
+                with open(f"{target}/part-00000-another.parquet", "wb") as file:
+                    file.write(b"foreign")
+            return day
+        return raw.withColumn("day", F.udf(write, "int")(F.dayofmonth("date")))
 
     @asset(namespace="n")
     def wrong(raw: DataFrame) -> DataFrame:
@@ -197,6 +216,36 @@ def test_a_partition_that_breaks_the_job_is_found_and_the_others_are_made(
     for day, result in enumerate(results, 1):
         if day != 3:
             assert len(rows_of(world, result)) == (0 if day == 4 else 10 * day)
+
+
+def test_a_partition_whose_folder_another_writes_to_fails_alone(world: WarmWorld, raw: dict[int, FinishTask]) -> None:
+    tasks = tasks_of(world, raw, made("intrudes", "raw"))
+    (place,) = tasks[4].outputs
+    folder = data_location(place.asset_id, place.partition_id, place.materialization_id, tasks[0].attempt_id)
+    conf = {"spark.arco.target": str(world.folder / "store" / "acme" / "prod" / folder)}
+    intruder = made("intrudes", "raw", spark_conf=conf)
+    results = batch(world, [msgspec.structs.replace(task, definitions=(intruder,)) for task in tasks])
+    assert [result.outcome for result in results] == [
+        Outcome.FAILED if day == 5 else Outcome.SUCCEEDED for day in range(1, 9)
+    ]
+    failure = results[4].failure
+    assert failure is not None
+    assert failure.category is FailureCategory.CONFIGURATION_ERROR
+    assert "files of several writers lie in the folder of the new version of n.intrudes" in failure.message
+    assert [len(rows_of(world, results[day - 1])) for day in (3, 4, 8)] == [30, 0, 80]
+    assert plans(results) == {"together"}
+
+
+def test_of_skewed_partitions_a_large_one_is_several_files_and_a_small_one_is_one(
+    world: WarmWorld, raw: dict[int, FinishTask]
+) -> None:
+    results = batch(world, tasks_of(world, raw, made("skewed", "raw")))
+    assert plans(results) == {"together"}
+    assert [len(rows_of(world, result)) for result in results] == [10, 20, 30, 0, 50, 60, 70, 4000]
+    *small, large = [[file.row_count for file in result.outputs[0].files] for result in results]
+    assert [len(files) for files in small] == [1] * 7
+    assert len(large) >= 4
+    assert max(large) <= 1000
 
 
 def test_what_cannot_be_planned_fails_for_each(world: WarmWorld, raw: dict[int, FinishTask]) -> None:

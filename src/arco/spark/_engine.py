@@ -5,17 +5,17 @@ that. Without PySpark or Java `auto` means here, and `spark` says what is missin
 """
 
 import os
-import shutil
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from enum import StrEnum
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from arco.core import Invalid, Runtime
 from arco.log import Place, decode_segment
+from arco.spark._errors import SparkUnavailable
 from arco.spark._runner import sample_numbers
+from arco.spark._session import find_java
 from arco.spark._settings import DEFAULT_MASTER
 from arco.state import File, Layout, Manifest, MergeJob, RefoldJob, Runner
 from arco.storage import Sequence, Store
@@ -111,10 +111,10 @@ def missing_for_spark() -> str | None:
         import pyspark  # noqa: F401
     except ImportError:
         return "PySpark is not installed; install it with: pip install 'arco[spark]'"
-    home = os.environ.get("JAVA_HOME")
-    java = Path(home, "bin", "java") if home else None
-    if (java is None or not java.is_file()) and shutil.which("java") is None:
-        return f"Java is not installed; install Java {JAVA} or newer, or set JAVA_HOME to it"
+    try:
+        find_java()
+    except SparkUnavailable as error:
+        return str(error)
     return None
 
 

@@ -26,6 +26,8 @@ _BAD_FILE: Final = re.compile(
 )
 _NO_FILE: Final = re.compile(r"FILE_NOT_EXIST|PATH_NOT_FOUND|FileNotFoundException")
 _STATIC: Final = re.compile(r"CANNOT_MODIFY_CONFIG|CANNOT_MODIFY_STATIC_CONFIG")
+_KILLED: Final = re.compile(r"Python worker exited unexpectedly \(crashed\)(?!.*Fatal Python error)", re.DOTALL)
+"""Whoever is killed says nothing; a library that breaks its process does, if Spark is told to listen."""
 
 
 class SparkUnavailable(Invalid):
@@ -61,7 +63,7 @@ def text_of(error: BaseException) -> str:
 
 def translated(error: BaseException, files: dict[str, str]) -> BaseException:
     """The error to report. `files` says of each file that the task reads what it belongs to, by its path."""
-    if isinstance(error, ArcoError) or not _is_of_spark(error):
+    if isinstance(error, ArcoError) or not _is_of(error, "pyspark.", "py4j."):
         return error
     text = text_of(error)
     found = next((told for path, told in files.items() if path in text), None)
@@ -70,10 +72,21 @@ def translated(error: BaseException, files: dict[str, str]) -> BaseException:
     if _BAD_FILE.search(text) and found is not None:
         return Corrupt(f"{found}, which the task reads, is damaged; run what makes it again")
     if _STATIC.search(text):
-        first = text.partition("\n")[0]
-        return Invalid(f"{first}; it holds for a whole application: give it to the worker with --spark-conf")
+        whose = (
+            "a whole server of Spark Connect: set it on the server, and neither for the asset nor for the worker"
+            if _is_of(error, "pyspark.errors.exceptions.connect")
+            else "a whole application: give it to the worker with --spark-conf"
+        )
+        return Invalid(f"{text.partition(chr(10))[0]}; it holds for {whose}")
+    if _KILLED.search(text):
+        return SparkOutOfMemory(
+            "a Python process of Spark's, in which functions of the task run, was killed or crashed, most often for "
+            "lack of memory; give executors more beside Java's (--spark-conf spark.executor.memoryOverhead=...), or "
+            "use fewer cores where Spark is local (--master local[2]); if memory is not the cause, "
+            "spark.python.worker.faulthandler.enabled=true shows where it crashes"
+        )
     return SparkFailed(text) if type(error).__name__ == "Py4JJavaError" else error
 
 
-def _is_of_spark(error: BaseException) -> bool:
-    return any(kind.__module__.startswith(("pyspark.", "py4j.")) for kind in type(error).__mro__)
+def _is_of(error: BaseException, *packages: str) -> bool:
+    return any(kind.__module__.startswith(packages) for kind in type(error).__mro__)

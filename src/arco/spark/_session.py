@@ -11,6 +11,7 @@ What the JVM prints goes to standard error, where the task's log is; the end of 
 import contextlib
 import logging
 import os
+import re
 import shutil
 import socket
 import sys
@@ -20,13 +21,13 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from urllib.parse import urlsplit
 
 from arco.spark._errors import SparkOutOfMemory, SparkUnavailable, SparkUnreachable, text_of
-from arco.spark._settings import Progress, SparkSettings
+from arco.spark._settings import Progress, SparkSettings, address_of
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
-__all__ = ["Application", "ClassicApplication", "check_reachable", "load_pyspark", "start_application"]
+__all__ = ["Application", "ClassicApplication", "check_reachable", "find_java", "load_pyspark", "start_application"]
 
 JAVA_MIN: Final = 17
 REACH_SECONDS: Final = 5.0
@@ -43,8 +44,10 @@ _NO_MEMORY: Final = (
     "INVALID_DRIVER_MEMORY",
     "OutOfMemoryError",
 )
+_DEAD_THREAD: Final = re.compile(rb'Exception in thread "[^"\n]*" java\.lang\.OutOfMemoryError')
+"""A thread of Spark's own ended for lack of memory. What waits for it, such as a job for its tasks, waits for ever."""
 _INSTALL_JAVA: Final = (
-    f"install Java {JAVA_MIN} or newer where the worker runs (such as openjdk-{JAVA_MIN}-jre-headless), or set "
+    f"install Java {JAVA_MIN} or newer where Spark starts (such as openjdk-{JAVA_MIN}-jre-headless), or set "
     "JAVA_HOME to it"
 )
 _LOGGING: Final = """\
@@ -100,8 +103,8 @@ class Application(Protocol):
 
     def progress(self) -> Progress | None: ...
 
-    def fate(self) -> BaseException | None:
-        """Why it is gone; None if it is there."""
+    def fate(self, error: BaseException | None = None) -> BaseException | None:
+        """Why it is gone; None if it is there. An error that came of it may be the only sign."""
         ...
 
 
@@ -128,8 +131,9 @@ def load_pyspark() -> None:
 def check_reachable(master: str) -> None:
     """`SparkUnreachable` if nobody listens there: Spark itself would find out after a minute."""
     errors = []
+    master = address_of(master)
     for place in master.partition("://")[2].split("/")[0].split(","):
-        parts = urlsplit(f"//{place.partition(';')[0]}")
+        parts = urlsplit(f"//{place}")
         try:
             socket.create_connection((parts.hostname or "", parts.port or 15_002), REACH_SECONDS).close()
             return
@@ -196,14 +200,19 @@ class ClassicApplication:
             ui=self._context.uiWebUrl or "",
         )
 
-    def fate(self) -> BaseException | None:
+    def fate(self, error: BaseException | None = None) -> BaseException | None:
         ended = self._java.fate()
         if ended is not None:
             return ended
         try:
             stopped = self._context._jsc is None or self._context._jsc.sc().isStopped()
-        except Exception as error:  # noqa: BLE001 - whatever it is, nobody answers there
-            return self._java.fate(wait=True) or ConnectionError(f"Spark's process does not answer: {error}")
+        except Exception as broken:  # noqa: BLE001 - whatever it is, nobody answers there
+            return self._java.fate(wait=True) or ConnectionError(f"Spark's process does not answer: {broken}")
+        told = text_of(error) if error is not None else ""
+        if stopped and (
+            self._java.lacked_memory or "OutOfMemoryError" in told
+        ):  # Spark stops itself then, in the middle of whatever it does
+            return self._java.out_of_memory()
         if stopped:
             return SparkUnavailable(
                 "the Spark session was stopped; it belongs to the worker: remove spark.stop() from the function"
@@ -236,9 +245,11 @@ class Java:
     """The JVM: started with these settings, listened to, and its end explained."""
 
     def __init__(self, settings: SparkSettings, name: str, scratch: Path) -> None:
-        self._java = _find_java()
+        self._java = find_java()
         self.conf = _conf(settings, name, scratch)
         self._said = b""
+        self._has_dead_thread = False
+        self._process: Any = None
         self.gateway = self._launch()
         self._process = self.gateway.proc
         self.pid = self._process.pid
@@ -251,7 +262,7 @@ class Java:
         code = self._process.poll()
         if code is None:
             return None
-        if code == _EXIT_OUT_OF_MEMORY or "OutOfMemoryError" in self.said:
+        if code == _EXIT_OUT_OF_MEMORY or self.lacked_memory:
             return self.out_of_memory()
         how = f"was killed by signal {-code}" if code < 0 else f"ended with exit code {code}"
         cure = "; perhaps the machine ran out of memory" if code in (-9, 137) else ""
@@ -260,6 +271,10 @@ class Java:
     @property
     def said(self) -> str:
         return self._said.decode(errors="replace").strip()
+
+    @property
+    def lacked_memory(self) -> bool:
+        return self._has_dead_thread or "OutOfMemoryError" in self.said
 
     def out_of_memory(self) -> SparkOutOfMemory:
         memory = self.conf.get("spark.driver.memory", "1g")
@@ -298,13 +313,17 @@ class Java:
         )
 
     def _listen(self, pipe: int) -> None:
-        """Pass on what the JVM prints, and keep the end of it."""
+        """Pass on what the JVM prints, and keep the end of it. One that is only half alive is ended."""
         while data := os.read(pipe, 1 << 16):
             lines = [line for line in data.splitlines(keepends=True) if not line.startswith(_NOISE)]
             kept = b"".join(lines)
-            self._said = (self._said + kept)[-KEPT_BYTES:]
+            said = self._said + kept
+            self._said = said[-KEPT_BYTES:]
             with contextlib.suppress(OSError):
                 os.write(2, kept)
+            if self._process is not None and _DEAD_THREAD.search(said):
+                self._has_dead_thread = True
+                self._process.kill()
         os.close(pipe)
 
 
@@ -326,7 +345,8 @@ def _environment(settings: SparkSettings) -> Iterator[None]:
         os.environ.update(before)
 
 
-def _find_java() -> str:
+def find_java() -> str:
+    """The Java that Spark will start: the one of JAVA_HOME if that is set, whatever else there is."""
     home = os.environ.get("JAVA_HOME")
     found = os.path.join(home, "bin", "java") if home else shutil.which("java")
     if found is None or not os.access(found, os.X_OK):

@@ -14,7 +14,7 @@ import msgspec
 
 from arco.core import Invalid, shown
 
-__all__ = ["DEFAULT_MASTER", "Progress", "SparkSettings", "parse_conf"]
+__all__ = ["DEFAULT_MASTER", "Progress", "SparkSettings", "address_of", "parse_conf"]
 
 DEFAULT_MASTER: Final = "local[*]"
 
@@ -48,6 +48,11 @@ class Progress(msgspec.Struct, frozen=True, omit_defaults=True):
     """Address of Spark's own pages about it."""
 
 
+def address_of(master: str) -> str:
+    """A master as it may be told: without parameters, among which is the token of a server of Spark Connect."""
+    return master.partition(";")[0].rstrip("/")
+
+
 def parse_conf(pairs: Iterable[str]) -> dict[str, str]:
     """Settings from `name=value`."""
     conf: dict[str, str] = {}
@@ -55,5 +60,7 @@ def parse_conf(pairs: Iterable[str]) -> dict[str, str]:
         name, separator, value = pair.partition("=")
         if not separator or not name.startswith("spark."):
             raise Invalid(f"{shown(name)} is no setting of Spark; write it as spark.executor.memory=4g")
+        if name == "spark.master":
+            raise Invalid("spark.master cannot be given as a setting; say where Spark runs with --master")
         conf[name] = value
     return conf

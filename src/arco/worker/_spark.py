@@ -24,7 +24,7 @@ from arco.assets import AssetDefinition, AssetKind, CheckDefinition, Dialect, Ti
 from arco.core import SECOND, ArcoError, Invalid, PartitionKey
 from arco.sdk import Cancelled, Context
 from arco.spark import PlanLineage, Progress, lineage_of
-from arco.spark._errors import translated
+from arco.spark._errors import SparkUnreachable, translated
 from arco.spark._files import BadRecords, explained, read_files
 from arco.spark._inputs import SourceFile, Version, data_columns, files_of, read_versions
 from arco.spark._measuring import Audit, Found
@@ -192,7 +192,9 @@ class SparkExecutor(PythonExecutor):
 
     def reported(self, application: Application, error: BaseException) -> BaseException:
         """What is told of an error: the end of Spark itself is the cause of whatever came of it."""
-        gone = application.fate() if isinstance(error, Exception) else None
+        if isinstance(error, SparkUnreachable):
+            return error  # nothing had begun that could be lost
+        gone = application.fate(error) if isinstance(error, Exception) else None
         if gone is not None:
             self.unfit = str(gone)
         if isinstance(gone, ConnectionError):

@@ -85,7 +85,7 @@ class Together:
             except Exception as error:  # whatever the job raised
                 if self._signals.cancelled():
                     raise Cancelled from error
-                gone = self._application.fate()
+                gone = self._application.fate(error)
                 if gone is not None:
                     raise self._executor.reported(self._application, error) from error
                 told = _told(group[0], error)
