@@ -234,7 +234,10 @@ def test_history_of_a_window_is_that_of_the_windows_before() -> None:
     run_world(work, deployed=checked(check, None, partitions=days))
 
 
-def test_personal_columns_are_those_of_the_catalog() -> None:
+@pytest.mark.parametrize("samples", [0, 3])
+def test_personal_columns_are_those_of_the_catalog(samples: int) -> None:
+    """They are told whether or not a check keeps samples: files have bounds."""
+
     async def work(world: World) -> None:
         await world.workspace.decide("catalog", CreateNamespace(("n",)), actor="tester")
         columns = (AddColumn("id", "long"), AddColumn("email", "string", pii_type="EMAIL"))
@@ -243,4 +246,4 @@ def test_personal_columns_are_those_of_the_catalog() -> None:
         (envelope,) = await world.claim()
         assert envelope.outputs[0].pii == ("email",)
 
-    run_world(work, deployed=checked(not_null("id", samples=3), None))
+    run_world(work, deployed=checked(not_null("id", samples=samples), None))

@@ -230,6 +230,30 @@ def test_rules_are_answered_for_each_partition(world: WarmWorld, raw: dict[int, 
         assert [found[name][0] for name in ("enough", "priced", "once", "known")] == [day != 4, day != 5, True, True]
 
 
+def test_bounds_of_personal_columns_are_told_to_nobody(world: WarmWorld, raw: dict[int, FinishTask]) -> None:
+    definition = made("by_day", "raw")
+
+    def tasks() -> list[Envelope]:
+        return [with_personal(task, "KIND") for task in tasks_of(world, raw, definition, days=range(1, 4))]
+
+    together, alone = batch(world, tasks()), [world.do(envelope) for envelope in tasks()]
+    assert plans(together) == {"together"}
+    for result in (*together, *alone):
+        found = {stat.column: stat for file in result.outputs[0].files for stat in file.stats}
+        assert {name: (stat.min is None, stat.max is None) for name, stat in found.items()} == {
+            "date": (False, False),
+            "kind": (True, True),
+            "n": (False, False),
+            "total": (False, False),
+        }
+
+
+def with_personal(envelope: Envelope, *columns: str) -> Envelope:
+    """The envelope, as it is if the catalog marks these columns."""
+    places = tuple(msgspec.structs.replace(place, pii=columns) for place in envelope.outputs)
+    return msgspec.structs.replace(envelope, outputs=places)
+
+
 def test_what_is_made_of_what_was_made_together(world: WarmWorld, raw: dict[int, FinishTask]) -> None:
     """The column of the partition is in the data now, and its statistics vouch for it."""
     first = batch(world, tasks_of(world, raw, made("by_day", "raw")))

@@ -1,12 +1,13 @@
 """What the checks of an output have to know besides its data: what earlier versions had, which columns are personal.
 
-Read when a task is handed out, and only for checks that ask for it.
+Read when a task is handed out; earlier versions only for checks that ask for them.
 
 - *Earlier versions* are good ones: nothing that was told of them speaks against them, or somebody released them. That
   retention let go of one does not matter, because what it had is still known. Of an asset with time windows they are
   the current versions of the windows before, with the same keys in its other dimensions; of any other asset they are
   those of the same partition.
-- *Personal columns* are those that the catalog's table of the asset marks as PII.
+- *Personal columns* are those that the catalog's table of the asset marks as PII. They are always told: samples leave
+  them out, and so do the bounds of files.
 """
 
 from collections.abc import AsyncIterator
@@ -32,8 +33,8 @@ from arco.domains.execution import (
     VersionStatus,
 )
 from arco.domains.quality import CHECK_RESULTS, CheckResult, check_id, result_id
-from arco.servo._column_ids import catalog_columns
 from arco.servo._envelope import Envelope, OutputPlace
+from arco.servo._withheld import marked_columns
 from arco.state import View
 
 __all__ = ["with_check_facts"]
@@ -58,14 +59,7 @@ async def _with_facts(
     if compared:
         history = await _History(activity, asset, place, envelope.issued_at).read(compared)
         place = msgspec.structs.replace(place, history=history)
-    if any(check.samples for check in asset.checks):
-        place = msgspec.structs.replace(place, pii=await _personal(catalog, place))
-    return place
-
-
-async def _personal(catalog: View, place: OutputPlace) -> tuple[str, ...]:
-    rows = await catalog_columns(catalog, place.asset_id, place.asset_key)
-    return tuple(sorted({row.name for row in rows if row.pii_type is not None}))
+    return msgspec.structs.replace(place, pii=await marked_columns(catalog, place.asset_id, place.asset_key))
 
 
 class _History:

@@ -6,7 +6,7 @@ that fail is written beside the data and goes nowhere else.
 
 import io
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from arco.assets import (
@@ -138,9 +138,10 @@ def _reason(error: Exception) -> str:
 # Samples
 
 
-def personal_columns(asset: AssetDefinition, place: OutputPlace) -> frozenset[str]:
-    """Columns with personal data, as the asset declares and as the catalog knows."""
-    return frozenset(place.pii) | {column.name for column in asset.schema if column.pii}
+def personal_columns(asset: AssetDefinition, known: Iterable[str]) -> frozenset[str]:
+    """Columns with personal data, as the asset declares and as the catalog knows; casefolded, as engines compare."""
+    names = {*known, *(column.name for column in asset.schema if column.pii)}
+    return frozenset(name.casefold() for name in names)
 
 
 def keep_samples(
@@ -154,7 +155,7 @@ def keep_samples(
     write: Write,
 ) -> dict[str, str]:
     """Write the samples that checks ask for; what to say of each, by check. `rows` gives the Arrow table of a query."""
-    personal = personal_columns(asset, place)
+    personal = personal_columns(asset, place.pii)
     told: dict[str, str] = {}
     for check in asset.checks:
         if not check.samples or not isinstance(check.rule, RowRule) or not _has_failing(check, values, views):
@@ -162,7 +163,7 @@ def keep_samples(
         if isinstance(check.rule, SqlCheck) and personal:
             told[check.name] = "no samples: a query may give personal data any name"
             continue
-        query = samples_of(check, views, [column for column in columns if column not in personal])
+        query = samples_of(check, views, [column for column in columns if column.casefold() not in personal])
         if query is None:
             told[check.name] = "no samples: all columns hold personal data"
             continue
