@@ -34,6 +34,9 @@ from arco.worker._spark import SparkExecutor, lineage_by_parameter, required_col
 __all__ = ["TOGETHER", "Together"]
 
 TOGETHER: Final = "together"
+NO_HELP: Final = "one_plan=True does not help: "
+"""What a reason begins with for which partitions have plans of their own although their author vouches for one."""
+
 AT_ONCE: Final = 4
 """Plans of single partitions that run at the same time: each alone leaves cores idle at its begin and its end."""
 
@@ -95,6 +98,8 @@ class Together:
                 why = "" if may_break else "it broke too often"
         rest = [task for group in left for task in group]
         if rest:
+            if all(asset.one_plan for asset in rest[0].definitions):
+                why = f"{NO_HELP}{why}"
             print(f"a plan for each of {len(rest)} partitions, because {why}")
             yield from self._side_by_side(rest, why)
 
@@ -205,7 +210,7 @@ class Together:
         if asset.one_plan:
             missing = [name for name in wanted if name not in frame.columns]
             if missing:
-                raise Apart(f"{asset.key} says one_plan=True, and its output has no column {', '.join(missing)}")
+                raise Apart(f"the output of {asset.key} has no column {', '.join(missing)}")
             return {name: name for name in wanted}
         plan = analysed_plan(frame)
         if plan is None:
