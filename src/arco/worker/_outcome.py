@@ -367,7 +367,7 @@ def _judged(
     if measured is None:
         return {}
     written = next((one for one in report.outputs if one.asset_key == asset.key), None)
-    facts = Facts(_columns(written), times.started_at, envelope.window_end, place.history)
+    facts = Facts(_columns(written), times.started_at, envelope.window_end, _known(place))
     views = {given.asset_key: given.parameter for given in envelope.inputs if given.parameter}
     found = {}
     for check in asset.checks:
@@ -376,6 +376,11 @@ def _judged(
             told = "; ".join(text for text in (verdict.message, measured.samples.get(check.name, "")) if text)
             found[check.name] = msgspec.structs.replace(verdict, message=told)
     return found
+
+
+def _known(place: OutputPlace) -> dict[str, list[float]]:
+    """History without the windows of which nothing is known."""
+    return {name: [one for one in numbers if one is not None] for name, numbers in place.history.items()}
 
 
 def _columns(written: WrittenOutput | None) -> tuple[SchemaColumn, ...] | None:
