@@ -12,12 +12,21 @@ import pyarrow.parquet as pq
 import pytest
 
 from arco import not_null, references, row_count, sql_check, unique
-from arco.assets import AssetDefinition, CheckDefinition, Facts, GatingAction, GatingPolicy, Samples, Values
+from arco.assets import (
+    AssetDefinition,
+    CheckDefinition,
+    Facts,
+    GatingAction,
+    GatingPolicy,
+    Samples,
+    Values,
+    measures_of,
+)
 from arco.domains.execution import ColumnStats
 from arco.domains.orchestration import FinishTask, Outcome
 from arco.sdk._values import columns_of
-from arco.worker._measuring import Table, measured, sample_path
-from arco.worker._messages import OutputPlace
+from arco.worker._measuring import Table, measured, sample_path, told_by_footers
+from arco.worker._messages import OutputPlace, WrittenFile, WrittenStats
 from arco.worker._schemas import seen_columns
 from tests.assets.rules import CASES, VIEWS, Case, RulesContract
 from tests.worker.plane import World, definition, input_of, reads
@@ -56,6 +65,16 @@ class TestStream(TestDuckdb):
         seen = Table(table.column_names, table.to_reader)
         found = measured(asset, PLACE, seen, VIEWS, inputs.__getitem__, lambda path, data: None)
         return found.values, Facts(seen_columns(table.schema.serialize().to_pybytes()))
+
+
+def test_footers_answer_counts_of_all_rows_and_of_nulls_as_far_as_they_tell() -> None:
+    checks = (row_count(min=1, where="id > 1"), row_count(min=1, name="all"), not_null("id"), not_null("pair"))
+    count, nulls = (measure.name for measure in measures_of(checks[2]))
+    files = [WrittenFile("a", 1, 3, (WrittenStats("id", 2),)), WrittenFile("b", 1, 2, (WrittenStats("id", 1),))]
+    assert told_by_footers(checks, files) == {count: 5, nulls: 3}
+    assert told_by_footers(checks[:3], [*files, WrittenFile("c", 1, 4)]) == {count: 9}
+    assert told_by_footers(checks[:3], [WrittenFile("d", 1, 0)]) == {count: 0, nulls: 0}
+    assert told_by_footers(checks[:1], files) == {}
 
 
 # Through a worker

@@ -6,8 +6,10 @@ import msgspec
 import pyarrow.parquet as pq
 import pytest
 
+from arco import Percent, anomaly, between, not_null, row_count, unique
 from arco.assets import AssetDefinition, AssetKind, CheckDefinition, NotNull, RowCount, SqlCheck, Unique
 from arco.domains.orchestration import FailureCategory, FinishTask, Outcome
+from arco.domains.quality.events import CheckExecuted
 from arco.sdk import daily
 from arco.servo._envelope import Envelope, InputValue
 from tests.worker.plane import input_of, reads
@@ -27,6 +29,15 @@ SOURCE = """
     @asset(namespace="n")
     def by_day(raw: DataFrame) -> DataFrame:
         return raw.groupBy("date", "kind").agg(F.count("*").alias("n"), F.sum("price").alias("total"))
+
+    @asset(namespace="n")
+    def paired(raw: DataFrame) -> DataFrame:
+        return raw.withColumn("pair", F.when(F.col("id") != 7, F.struct("id", "price")))
+
+    @asset(namespace="n", engine="spark")
+    def jobs(context):
+        so_far = context.spark.sparkContext._jsc.sc().dagScheduler().numTotalJobs()
+        return context.spark.range(1).select(F.lit(so_far).alias("jobs"))
 
     @asset(namespace="n")
     def mixing(raw: DataFrame) -> DataFrame:
@@ -203,6 +214,58 @@ def test_what_cannot_be_planned_fails_for_each(world: WarmWorld, raw: dict[int, 
     results = batch(world, tasks_of(world, raw, made("wrong", "raw"), days=range(1, 4)))
     assert {result.outcome for result in results} == {Outcome.FAILED}
     assert all("nope" in result.failure.message for result in results if result.failure)
+
+
+TOLD = (row_count(min=1), not_null("price", warn=0, error=Percent(50)), anomaly(percent=50, at_least=1))
+COUNTED = (between("id", 0, 40), not_null("price", where="id > 3"), not_null("pair"), unique("kind", warn=20))
+
+
+@pytest.mark.parametrize("checks", [TOLD, COUNTED, (*TOLD, *COUNTED)], ids=["told", "counted", "both"])
+def test_rules_find_the_same_in_one_plan_and_alone(
+    world: WarmWorld, raw: dict[int, FinishTask], checks: tuple[CheckDefinition, ...]
+) -> None:
+    """Footers tell some, of others rows are counted. A struct has no footer that tells of it."""
+    definition = made("paired", "raw", checks=checks)
+
+    def tasks() -> list[Envelope]:
+        tasks = tasks_of(world, raw, definition)
+        known = {"anomaly(row_count)": (30.0, 30.0)}
+        return [
+            msgspec.structs.replace(
+                task, outputs=tuple(msgspec.structs.replace(place, history=known) for place in task.outputs)
+            )
+            for task in tasks
+        ]
+
+    together, alone = batch(world, tasks()), [world.do(envelope) for envelope in tasks()]
+    assert plans(together) == {"together"}
+    for one, other in zip(together, alone, strict=True):
+        assert [about(check) for check in one.checks] == [about(check) for check in other.checks]
+    assert len({check.passed for result in together for check in result.checks}) == 2
+
+
+def about(check: CheckExecuted) -> tuple[object, ...]:
+    return check.check_name, check.passed, check.severity, check.expected_value, check.actual_value, check.message
+
+
+def test_what_footers_tell_costs_no_job(world: WarmWorld, raw: dict[int, FinishTask]) -> None:
+    def cost(*checks: CheckDefinition) -> int:
+        """How many jobs Spark runs for a batch."""
+        before = jobs_so_far(world)
+        results = batch(world, tasks_of(world, raw, made("paired", "raw", checks=checks), days=range(1, 4)))
+        assert plans(results) == {"together"}
+        return jobs_so_far(world) - before
+
+    plain = cost()
+    assert cost(*TOLD) == plain
+    assert cost(*TOLD, between("id", 0, 40)) > plain
+
+
+def jobs_so_far(world: WarmWorld) -> int:
+    (row,) = rows_of(world, world.do(world.envelope(definitions=(on_spark("jobs"),))))
+    found = row["jobs"]
+    assert isinstance(found, int)
+    return found
 
 
 def test_rules_are_answered_for_each_partition(world: WarmWorld, raw: dict[int, FinishTask]) -> None:

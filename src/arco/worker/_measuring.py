@@ -15,8 +15,10 @@ from arco.assets import (
     CheckDefinition,
     Dialect,
     Fresh,
+    NotNull,
     NoValue,
     RowRule,
+    SchemaMatches,
     SqlCheck,
     Views,
     ask,
@@ -26,9 +28,18 @@ from arco.assets import (
     samples_of,
 )
 from arco.core import ArcoError, sha256_hex
-from arco.worker._messages import InputValue, MeasuredOutput, OutputPlace
+from arco.worker._messages import InputValue, MeasuredOutput, OutputPlace, WrittenFile
 
-__all__ = ["EMPTY", "Table", "keep_samples", "measured", "personal_columns", "sample_path", "views_of"]
+__all__ = [
+    "EMPTY",
+    "Table",
+    "keep_samples",
+    "measured",
+    "personal_columns",
+    "sample_path",
+    "told_by_footers",
+    "views_of",
+]
 
 SAMPLE_BYTES: Final = 8 << 20
 _REASON_MAX: Final = 300
@@ -133,6 +144,30 @@ def _reason(error: Exception) -> str:
     if isinstance(error, ArcoError) or type(error).__name__ in _ABOUT_TEXT:
         return str(error).partition("\n")[0][:_REASON_MAX]
     return f"its query failed with {type(error).__name__} while it ran"
+
+
+def told_by_footers(checks: Sequence[CheckDefinition], files: Sequence[WrittenFile]) -> dict[str, int]:
+    """The measures that the footers of an output's files already answer: counts of all rows, and of nulls."""
+    found: dict[str, int] = {}
+    for check in checks:
+        rule, measures = check.rule, measures_of(check)
+        if rule is None or isinstance(rule, SchemaMatches) or rule.where or not measures:
+            continue
+        found[measures[0].name] = sum(file.row_count for file in files)
+        nulls = _nulls(rule.column, files) if isinstance(rule, NotNull) else None
+        if nulls is not None:
+            found[measures[1].name] = nulls
+    return found
+
+
+def _nulls(column: str, files: Sequence[WrittenFile]) -> int | None:
+    """How often a column is null; None if a file does not tell, as of nested columns."""
+    told = [
+        next((stat.null_count for stat in file.stats if stat.column == column), None)
+        for file in files
+        if file.row_count
+    ]
+    return None if None in told else sum(count for count in told if count is not None)
 
 
 # Samples
