@@ -1,12 +1,13 @@
 """Batches on Spark: one plan over all partitions, or one for each; the results are the same."""
 
 from collections.abc import Iterator
+from functools import partial
 
 import msgspec
 import pyarrow.parquet as pq
 import pytest
 
-from arco import Percent, anomaly, between, not_null, row_count, unique
+from arco import Percent, anomaly, between, not_null, row_count, sql_check, unique
 from arco.assets import AssetDefinition, AssetKind, CheckDefinition, NotNull, RowCount, SqlCheck, Unique
 from arco.domains.orchestration import FailureCategory, FinishTask, Outcome
 from arco.domains.quality.events import CheckExecuted
@@ -309,6 +310,34 @@ def test_bounds_of_personal_columns_are_told_to_nobody(world: WarmWorld, raw: di
             "n": (False, False),
             "total": (False, False),
         }
+
+
+def test_samples_have_no_personal_columns(world: WarmWorld, raw: dict[int, FinishTask]) -> None:
+    checks = (
+        not_null("price", samples=2),
+        unique("kind", samples=3),
+        sql_check("odd", "SELECT kind AS other FROM data WHERE id % 2 = 1", samples=2),
+        not_null("kind", samples=2),
+    )
+
+    def tasks() -> list[Envelope]:
+        definition = made("paired", "raw", checks=checks)
+        return [with_personal(task, "KIND", "Pair") for task in tasks_of(world, raw, definition, days=range(4, 7))]
+
+    together, alone = batch(world, tasks()), [world.do(envelope) for envelope in tasks()]
+    assert plans(together) == {"together"}
+    for results in (together, alone):
+        found = [(len(kept), {name for row in kept for name in row}) for kept in map(partial(samples, world), results)]
+        assert [count for count, _ in found] == [0, 2 + 3, 3], "day 4 has no rows, only day 5 has no prices"
+        assert {name for _, names in found for name in names} == {"id", "price", "date"}
+        assert all("personal data" in check.message for check in results[1].checks if check.check_name == "odd")
+
+
+def samples(world: WarmWorld, result: FinishTask) -> list[dict[str, object]]:
+    """All rows that checks kept of a version."""
+    output = result.outputs[0]
+    folders = (world.folder / "store").rglob(f"*{output.materialization_id}/samples")
+    return [row for folder in folders for path in folder.iterdir() for row in pq.ParquetFile(path).read().to_pylist()]
 
 
 def with_personal(envelope: Envelope, *columns: str) -> Envelope:
