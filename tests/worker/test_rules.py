@@ -140,6 +140,13 @@ def test_rules_become_results_with_the_severity_of_their_level(tmp_path: Path) -
     assert result.outcome is Outcome.SUCCEEDED
 
 
+def test_two_checks_under_two_names_are_two_levels(tmp_path: Path) -> None:
+    result = run_orders(World(tmp_path, SOURCE), row_count(1), row_count(9, severity="warning", name="few_rows"))
+    found = {check.check_name: (check.passed, check.severity.value) for check in result.checks}
+    assert found == {"row_count": (True, "error"), "few_rows": (False, "warning")}
+    assert result.gate is GatingAction.WARN
+
+
 def test_samples_are_kept_beside_the_data_and_nowhere_else(tmp_path: Path) -> None:
     world = World(tmp_path, SOURCE)
     result = run_orders(world, *LEVELS)
