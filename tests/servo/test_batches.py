@@ -12,7 +12,7 @@ from arco.assets import AssetDefinition, Dimension, Engine, Offset, Project, Ret
 from arco.core import Invalid, PartitionKey
 from arco.domains.orchestration import ATTEMPTS, Outcome, Plan, ReapAttempts, Task, check_plan, plan_fingerprint
 from arco.servo import Beat, Envelope, Servo, WorkerId
-from arco.servo._batches import BATCH_BYTES, BATCH_ROWS, DEFAULT_BATCH, MAX_BATCH, batches_of
+from arco.servo._batches import BATCH_BYTES, BATCH_ROWS, DEFAULT_BATCH, MAX_BATCH, NO_HELP, batches_of
 from arco.servo._controllers import GRACE
 from arco.servo._estimates import estimate_plan
 from arco.servo._planning_state import PlanningState, Size, Version
@@ -122,6 +122,38 @@ def test_a_partition_that_was_large_has_a_smaller_batch() -> None:
     found = plan(project(spark("s.a", partitions=(MANY,))), "s.a", state, partitions={"k": "k0000..k0007"})
     names = [task.batch for task in sorted(found.tasks, key=lambda task: task.task_key)]
     assert names == ["s.a#0", "s.a#0", "", "s.a#1", "s.a#1", "s.a#1", "s.a#2", "s.a#2"]
+
+
+APART = "the function asks for context.partition"
+REFUSED = f"{NO_HELP}{APART}"
+
+
+@pytest.mark.parametrize(
+    ("one_plan", "code_version", "plan_text", "expected"),
+    [
+        (False, "", "", "one plan over all of them if Spark's plan proves that partitions do not mix, which shows"),
+        (False, "old", "together", "one plan over all of them if Spark's plan proves that partitions do not mix"),
+        (False, "old", APART, "one plan over all of them if Spark's plan proves that partitions do not mix"),
+        (False, "1", "together", "one plan over all of them, because Spark's plan proves that partitions do not mix"),
+        (False, "1", APART, f"a plan for each partition, because {APART}"),
+        (False, "1", REFUSED, f"a plan for each partition, because {APART}"),
+        (True, "", "", "one plan over all of them, as its author says, if nothing else speaks against it, which shows"),
+        (True, "old", REFUSED, "one plan over all of them, as its author says, if nothing else speaks against it"),
+        (True, "1", APART, "one plan over all of them, as its author says, if nothing else speaks against it"),
+        (True, "1", REFUSED, f"a plan for each partition, because {REFUSED}"),
+        (True, "1", "together", "one plan over all of them, as its author says"),
+    ],
+)
+def test_a_plan_says_what_ran_last_with_the_same_code(
+    one_plan: bool, code_version: str, plan_text: str, expected: str
+) -> None:
+    """What an author vouches for need not come true, and what ran before it was vouched for says nothing of it."""
+    state = good(plans={id_of("s.a"): (code_version, plan_text)} if plan_text else {})
+    found = plan(project(spark("s.a", one_plan=one_plan)), "s.a", state, partitions={"date": "2026-01-01..2026-01-04"})
+    (note,) = found.batching
+    said = note.reason.partition("; ")[2]
+    assert said.startswith(expected)
+    assert said.endswith("when it runs") == ("which shows" in said)
 
 
 def test_batches_are_part_of_the_plans_identity() -> None:

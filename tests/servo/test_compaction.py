@@ -23,7 +23,7 @@ from arco.servo._compaction import _Due
 from arco.storage import Role
 from arco.storage._rolestore import Operation
 from tests.servo.small_files import Small, in_small, parquet
-from tests.servo.world import ASKED, project
+from tests.servo.world import ASKED, mark_personal, project
 
 STRICT = RetentionPolicy(min_days=1, min_versions=1, max_versions=1, grace_hours=24)
 
@@ -398,6 +398,17 @@ def test_bounds_that_were_withheld_stay_withheld() -> None:
         version = await small.version(name)
         due = _Due(version, "", (*files[:4], told, *files[5:]), (range(10),))
         (merged,) = due.with_merged([DataFile("new", 1, 10, files[0].stats)])
+        assert [(stat.column, stat.max is None) for stat in merged.stats] == [("id", False), ("name", True)]
+
+    in_small(work)
+
+
+def test_merged_files_tell_no_bounds_of_personal_columns() -> None:
+    async def work(small: Small) -> None:
+        name = await small.make()
+        await mark_personal(small.world, "Name")
+        await small.compact()
+        (merged,) = await small.files(name)
         assert [(stat.column, stat.max is None) for stat in merged.stats] == [("id", False), ("name", True)]
 
     in_small(work)

@@ -15,6 +15,7 @@ from arco.servo._planning_state import (
     EXPIRED,
     NEVER_MADE,
     QUARANTINED,
+    SAMPLE,
     PlanningState,
     Size,
     Version,
@@ -44,8 +45,9 @@ def made(name: str, partition: str = "p1", *, asset: str = "a1", status: str = "
         started_at=START,
         completed_at=START + more.pop("seconds", 2) * SECOND,
         status=status,
-        code_version="c1",
+        code_version=more.pop("code_version", "c1"),
         inputs_fingerprint="f1",
+        plan=more.pop("plan", ""),
     )
     return event("MaterializationCompleted", payload)
 
@@ -112,6 +114,16 @@ def test_only_the_partitions_that_are_needed_are_read() -> None:
     assert set(state.versions["a1"]) == {"p2"}
     assert state.usual_seconds == {"a1": 3.0}
     assert read(*events, detailed=False).usual_seconds == {}
+
+
+def test_how_a_batch_ran_last_is_known_of_all_versions_that_are_read() -> None:
+    """Any few versions may all be of older code."""
+    old = [made(f"m{number:03d}", f"p{number:03d}", plan="together") for number in range(3 * SAMPLE)]
+    new = made("n1", "p999", code_version="c2", plan="it mixes")
+    assert read(*old, new).plans == {"a1": ("c2", "it mixes")}
+    assert read(*old, new, partitions={"p001"}).plans == {"a1": ("c1", "together")}
+    assert read(*old, new, made("n2", "p999", code_version="c3")).plans == {"a1": ("c1", "together")}
+    assert read(*old, detailed=False).plans == {}
 
 
 def test_an_asset_that_nobody_made_has_nothing() -> None:

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from arco.assets import SchemaColumn
 from arco.core import Invalid, NotFound
 from arco.domains.execution import (
     FILE_STATISTICS,
@@ -19,7 +20,7 @@ from arco.domains.execution import (
 )
 from arco.servo import Statistics, refresh_statistics, version_detail
 from arco.storage import Role
-from tests.servo.world import ASKED, WORKER, World, project, result_of, run_world
+from tests.servo.world import ASKED, WORKER, World, mark_personal, project, result_of, run_world
 
 
 def parquet(*ids: int) -> bytes:
@@ -47,7 +48,7 @@ class Made:
         return await self.world.workspace.logs["activity"].replica.rows(FILE_STATISTICS, self.asset_id)
 
 
-def with_files(files: dict[str, bytes | None], work: Callable[[Made], Awaitable[None]]) -> None:
+def with_files(files: dict[str, bytes | None], work: Callable[[Made], Awaitable[None]], **fields: Any) -> None:
     async def main(world: World) -> None:
         await world.trigger()
         (envelope,) = await world.claim()
@@ -61,7 +62,7 @@ def with_files(files: dict[str, bytes | None], work: Callable[[Made], Awaitable[
         await world.servo.work.finish([msgspec.structs.replace(result, outputs=outputs)], WORKER)
         await work(Made(world, place.asset_id, place.materialization_id, [file.path for file in told]))
 
-    run_world(main, deployed=project({"s.a": []}))
+    run_world(main, deployed=project({"s.a": []}, **fields))
 
 
 def test_what_a_footer_says_is_noted_once() -> None:
@@ -96,6 +97,26 @@ def test_bounds_that_the_worker_kept_to_itself_stay_there() -> None:
         assert (await made.refresh()).refreshed == []
 
     with_files({"part-0.parquet": GOOD, "part-1.parquet": GOOD}, work)
+
+
+def test_personal_columns_have_no_bounds_whatever_was_told_before() -> None:
+    async def work(made: Made) -> None:
+        await made.refresh()
+        await mark_personal(made.world, "NAME")
+        (one,) = (await made.refresh()).refreshed
+        assert one.after.stats == (ColumnStats("id", 0, "1", "3"), ColumnStats("name", 1))
+        assert (await made.refresh()).refreshed == []
+
+    with_files({"part-0.parquet": GOOD}, work)
+
+
+def test_columns_that_are_declared_personal_have_no_bounds() -> None:
+    async def work(made: Made) -> None:
+        (one,) = (await made.refresh()).refreshed
+        assert one.after.stats == (ColumnStats("id", 0, "1", "3"), ColumnStats("name", 1))
+
+    columns = (SchemaColumn("id", "long"), SchemaColumn("Name", "string", pii=True))
+    with_files({"part-0.parquet": GOOD}, work, schema=columns)
 
 
 def test_a_credential_is_no_bound() -> None:

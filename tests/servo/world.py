@@ -6,6 +6,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from arco.assets import AssetDefinition, Dependency, Project
+from arco.domains.catalog import AddColumn, CreateNamespace, CreateTable
 from arco.domains.execution import MaterializationCompleted
 from arco.domains.lineage import EdgeRecord, LineageRecorded
 from arco.domains.orchestration import (
@@ -44,6 +45,7 @@ __all__ = [
     "callback",
     "chain",
     "fan",
+    "mark_personal",
     "project",
     "result_of",
     "run_world",
@@ -189,6 +191,13 @@ class World:
     async def states(self, run_id: str) -> dict[str, str]:
         rows: list[TaskRow] = await self.workspace.logs["activity"].replica.rows(TASKS, run_id)
         return {row.task_key: row.state for row in rows}
+
+
+async def mark_personal(world: World, column: str) -> None:
+    """Make the table of s.a, and mark a column of it as personal."""
+    await world.workspace.decide("catalog", CreateNamespace(("s",)), actor="tester")
+    columns = (AddColumn("id", "long"), AddColumn(column, "string", pii_type="NAME"))
+    await world.workspace.decide("catalog", CreateTable(("s", "a"), columns=columns), actor="tester")
 
 
 def run_world(work: Callable[[World], Awaitable[T]], *, deployed: Project | None = None) -> T:

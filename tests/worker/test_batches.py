@@ -7,10 +7,12 @@ from typing import Any
 import msgspec
 import pytest
 
+from arco import anomaly
+from arco.assets import Dimension, TimePartitions
 from arco.core import Invalid, Unavailable
 from arco.domains.orchestration import FailureCategory, FinishTask, Outcome
 from arco.servo._envelope import Envelope
-from tests.worker.plane import World
+from tests.worker.plane import World, definition
 
 PARTS = """
     import os, pathlib, signal, sys, time
@@ -34,6 +36,15 @@ PARTS = """
         if (HERE / f"fork-{{key}}").exists() and os.fork() == 0:
             return None
         return [{{"key": key}}]
+"""
+
+
+ROWS = """
+    @asset(namespace="n")
+    def rows(context):
+        day = int(context.task_key)
+        print("day", day)
+        return [{"day": day}] * (100 if day == 5 else 10)
 """
 
 
@@ -74,6 +85,23 @@ def test_what_a_batch_prints_is_one_log_that_all_its_tasks_show(tmp_path: Path) 
     last = results[1].log
     assert last is not None
     assert last.byte_size == len(log)
+
+
+def test_windows_of_a_batch_are_history_for_later_ones_whatever_the_order_in_which_they_run(tmp_path: Path) -> None:
+    check = anomaly(percent=50, at_least=3)
+    days = Dimension("date", TimePartitions("0 0 * * *", "2025-01-01"))
+    asset = definition("rows", partitions=(days,), checks=(check,))
+    world = World(tmp_path, ROWS)
+    tasks = []
+    for day in (5, 3, 1, 6, 4, 2):
+        task = world.envelope(definitions=(asset,), partition=f"date=d:2025-01-{day:02d}", task_key=f"{day}")
+        places = tuple(msgspec.structs.replace(place, window_number=day) for place in task.outputs)
+        tasks.append(msgspec.structs.replace(task, outputs=places))
+    _, results = asyncio.run(world.run_batch(*tasks))
+    found = {result.task_key: result.checks[0] for result in results}
+    assert {key: one.passed for key, one in found.items()} == {day: day != "5" for day in "123456"}
+    assert found["6"].expected_value == "5 to 15", "the bad day before it does not count"
+    assert all(result.log is not None for result in results)
 
 
 def test_one_that_fails_does_not_touch_the_others(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """From what a check finds to what becomes of the run: every gating action, through the real control plane."""
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -10,6 +11,7 @@ from arco import anomaly, not_null
 from arco.assets import (
     CheckDefinition,
     Dimension,
+    Engine,
     GatingAction,
     GatingPolicy,
     Project,
@@ -29,10 +31,12 @@ from arco.domains.execution import (
     ReleaseVersion,
     RetentionPolicy,
 )
+from arco.domains.orchestration import FinishTask, TaskLog
 from arco.domains.quality import QUALITY_TABLE, Quality
 from arco.runtime import Workspace
 from arco.servo import Envelope
 from arco.servo._request import Mode
+from arco.worker._in_order import InOrder
 from arco.worker._masking import Mask
 from arco.worker._messages import MeasuredOutput, Report, WrittenFile, WrittenOutput
 from arco.worker._outcome import Times, finished
@@ -58,6 +62,12 @@ def policy(action: GatingAction) -> GatingPolicy:
 
 async def carry_out(world: World, envelope: Envelope, numbers: Mapping[str, int], rows: int = 10) -> None:
     """Tell of an attempt that wrote a file, and in which this was measured."""
+    await world.servo.work.finish([_finished(world, envelope, numbers, rows)], WORKER)
+
+
+def _finished(
+    world: World, envelope: Envelope, numbers: Mapping[str, int], rows: int, log: TaskLog | None = None
+) -> FinishTask:
     outputs = [
         WrittenOutput(place.asset_key, (WrittenFile(f"{place.location}part-00000.parquet", 1, rows),))
         for place in envelope.outputs
@@ -65,8 +75,7 @@ async def carry_out(world: World, envelope: Envelope, numbers: Mapping[str, int]
     measured = [MeasuredOutput(output.asset_key, dict(numbers)) for output in outputs]
     report = Report(envelope.attempt_id, outputs=tuple(outputs), measured=tuple(measured))
     now = world.runtime.now()
-    result = finished(envelope, report, Times(now - MINUTE, now), None, Mask(()))
-    await world.servo.work.finish([result], WORKER)
+    return finished(envelope, report, Times(now - MINUTE, now), log, Mask(()))
 
 
 async def run_all(world: World, numbers: Mapping[str, int]) -> str:
@@ -229,12 +238,56 @@ def test_history_of_a_window_is_that_of_the_windows_before() -> None:
             (envelope,) = await world.claim()
             await carry_out(world, envelope, {count: rows}, rows)
             known[day] = envelope.outputs[0].history["anomaly(row_count)"]
-        assert known == {2: (), 4: (10,), 3: (10,), 5: (12, 11)}
+        assert known == {2: (), 4: (None, 10), 3: (10,), 5: (12, 11)}, "by window"
 
     run_world(work, deployed=checked(check, None, partitions=days))
 
 
-def test_personal_columns_are_those_of_the_catalog() -> None:
+def test_a_bad_window_is_found_whether_or_not_it_runs_with_those_before() -> None:
+    """Also if these are made anew: then what they become counts, unless it is bad."""
+    check = anomaly(percent=50, versions=4, at_least=3)
+    (count,) = (measure.name for measure in measures_of(check))
+    days = (Dimension("date", TimePartitions("0 0 * * *", "2025-11-01")),)
+    made = {"01": 10, "02": 11, "03": 12, "04": 900, "05": 11, "06": 10, "07": 700}
+    again = {day: 100 * rows for day, rows in made.items()} | {"03": 5}
+
+    def passed(batch: int) -> list[tuple[str, bool]]:
+        async def work(world: World) -> list[tuple[str, bool]]:
+            found: list[tuple[str, bool]] = []
+            for rows in (made, again):
+                every = {"date": "2025-11-01..2025-11-07"}
+                await world.trigger("n.a", partitions=every, mode=Mode.FORCE, batch=batch)
+                while claimed := await world.claim():
+                    found += await judged(world, claimed, count, rows)
+            return found
+
+        return run_world(work, deployed=checked(check, None, partitions=days, engine=Engine.SPARK))
+
+    alone = passed(1)
+    assert [day for day, is_good in alone[:7] if not is_good] == ["04", "07"]
+    assert passed(3) == passed(0) == alone
+
+
+async def judged(world: World, claimed: list[Envelope], count: str, rows: Mapping[str, int]) -> list[tuple[str, bool]]:
+    """Carry a batch out whose tasks end in the wrong order; days, and whether their check passed."""
+    order: InOrder[None] = InOrder(claimed)
+    for envelope in reversed(claimed):
+        order.ended(envelope, None)
+    found = []
+    while (due := order.due()) is not None:
+        envelope = due[0]
+        day = envelope.partition_key[-2:]
+        make = order.judged(envelope, partial(_finished, world, envelope, {count: rows[day]}, rows[day]))
+        assert make is not None
+        await world.servo.work.finish([make(None)], WORKER)
+        found.append((day, make(None).checks[0].passed))
+    return found
+
+
+@pytest.mark.parametrize("samples", [0, 3])
+def test_personal_columns_are_those_of_the_catalog(samples: int) -> None:
+    """They are told whether or not a check keeps samples: files have bounds."""
+
     async def work(world: World) -> None:
         await world.workspace.decide("catalog", CreateNamespace(("n",)), actor="tester")
         columns = (AddColumn("id", "long"), AddColumn("email", "string", pii_type="EMAIL"))
@@ -243,4 +296,4 @@ def test_personal_columns_are_those_of_the_catalog() -> None:
         (envelope,) = await world.claim()
         assert envelope.outputs[0].pii == ("email",)
 
-    run_world(work, deployed=checked(not_null("id", samples=3), None))
+    run_world(work, deployed=checked(not_null("id", samples=samples), None))

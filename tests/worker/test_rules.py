@@ -12,11 +12,21 @@ import pyarrow.parquet as pq
 import pytest
 
 from arco import not_null, references, row_count, sql_check, unique
-from arco.assets import AssetDefinition, CheckDefinition, Facts, GatingAction, GatingPolicy, Samples, Values
+from arco.assets import (
+    AssetDefinition,
+    CheckDefinition,
+    Facts,
+    GatingAction,
+    GatingPolicy,
+    Samples,
+    Values,
+    measures_of,
+)
+from arco.domains.execution import ColumnStats
 from arco.domains.orchestration import FinishTask, Outcome
 from arco.sdk._values import columns_of
-from arco.worker._measuring import Table, measured, sample_path
-from arco.worker._messages import OutputPlace
+from arco.worker._measuring import Table, measured, sample_path, told_by_footers
+from arco.worker._messages import OutputPlace, WrittenFile, WrittenStats
 from arco.worker._schemas import seen_columns
 from tests.assets.rules import CASES, VIEWS, Case, RulesContract
 from tests.worker.plane import World, definition, input_of, reads
@@ -55,6 +65,16 @@ class TestStream(TestDuckdb):
         seen = Table(table.column_names, table.to_reader)
         found = measured(asset, PLACE, seen, VIEWS, inputs.__getitem__, lambda path, data: None)
         return found.values, Facts(seen_columns(table.schema.serialize().to_pybytes()))
+
+
+def test_footers_answer_counts_of_all_rows_and_of_nulls_as_far_as_they_tell() -> None:
+    checks = (row_count(min=1, where="id > 1"), row_count(min=1, name="all"), not_null("id"), not_null("pair"))
+    count, nulls = (measure.name for measure in measures_of(checks[2]))
+    files = [WrittenFile("a", 1, 3, (WrittenStats("id", 2),)), WrittenFile("b", 1, 2, (WrittenStats("id", 1),))]
+    assert told_by_footers(checks, files) == {count: 5, nulls: 3}
+    assert told_by_footers(checks[:3], [*files, WrittenFile("c", 1, 4)]) == {count: 9}
+    assert told_by_footers(checks[:3], [WrittenFile("d", 1, 0)]) == {count: 0, nulls: 0}
+    assert told_by_footers(checks[:1], files) == {}
 
 
 # Through a worker
@@ -120,6 +140,13 @@ def test_rules_become_results_with_the_severity_of_their_level(tmp_path: Path) -
     assert result.outcome is Outcome.SUCCEEDED
 
 
+def test_two_checks_under_two_names_are_two_levels(tmp_path: Path) -> None:
+    result = run_orders(World(tmp_path, SOURCE), row_count(1), row_count(9, severity="warning", name="few_rows"))
+    found = {check.check_name: (check.passed, check.severity.value) for check in result.checks}
+    assert found == {"row_count": (True, "error"), "few_rows": (False, "warning")}
+    assert result.gate is GatingAction.WARN
+
+
 def test_samples_are_kept_beside_the_data_and_nowhere_else(tmp_path: Path) -> None:
     world = World(tmp_path, SOURCE)
     result = run_orders(world, *LEVELS)
@@ -140,11 +167,13 @@ def test_samples_are_kept_beside_the_data_and_nowhere_else(tmp_path: Path) -> No
     assert b"samples in samples/unique(id).parquet" in told
 
 
-@pytest.mark.parametrize("is_declared", [True, False])
-def test_samples_have_no_personal_columns(tmp_path: Path, is_declared: bool) -> None:
+DECLARED = columns_of({"id": "long", "customer": "long", "email": "string pii"})
+
+
+@pytest.mark.parametrize("fields", [{"schema": DECLARED}, {"pii": ("email",)}, {"pii": ("EMail",)}])
+def test_samples_have_no_personal_columns(tmp_path: Path, fields: dict[str, Any]) -> None:
+    """The names of columns are compared as engines compare them."""
     world = World(tmp_path, SOURCE)
-    schema = columns_of({"id": "long", "customer": "long", "email": "string pii"})
-    fields: dict[str, Any] = {"schema": schema} if is_declared else {"pii": ("email",)}
     result = run_orders(world, *LEVELS[:-1], **fields)
     for name in ("unique(id)", "not_null(email)", "references(customer)"):
         kept = samples_of(world, result, name)
@@ -153,6 +182,14 @@ def test_samples_have_no_personal_columns(tmp_path: Path, is_declared: bool) -> 
     assert samples_of(world, result, "odd") is None
     odd = next(check for check in result.checks if check.check_name == "odd")
     assert "no samples: a query may give personal data any name" in odd.message
+
+
+@pytest.mark.parametrize("fields", [{"schema": DECLARED}, {"pii": ("EMail",)}])
+def test_bounds_of_personal_columns_are_told_to_nobody(tmp_path: Path, fields: dict[str, Any]) -> None:
+    result = run_orders(World(tmp_path, SOURCE), **fields)
+    (file,) = result.outputs[0].files
+    assert file.stats == (ColumnStats("id", 0, "1", "1"), ColumnStats("customer", 0, "1", "9"), ColumnStats("email", 1))
+    assert b"secret@x.de" not in msgspec.json.encode(result)
 
 
 def test_streams_empty_lists_and_values_that_are_no_tables(tmp_path: Path) -> None:

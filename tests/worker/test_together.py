@@ -1,13 +1,16 @@
 """Batches on Spark: one plan over all partitions, or one for each; the results are the same."""
 
 from collections.abc import Iterator
+from functools import partial
 
 import msgspec
 import pyarrow.parquet as pq
 import pytest
 
+from arco import Percent, anomaly, between, not_null, row_count, sql_check, unique
 from arco.assets import AssetDefinition, AssetKind, CheckDefinition, NotNull, RowCount, SqlCheck, Unique
 from arco.domains.orchestration import FailureCategory, FinishTask, Outcome
+from arco.domains.quality.events import CheckExecuted
 from arco.sdk import daily
 from arco.servo._envelope import Envelope, InputValue, data_location
 from tests.worker.plane import input_of, reads
@@ -30,6 +33,15 @@ SOURCE = """
     @asset(namespace="n")
     def by_day(raw: DataFrame) -> DataFrame:
         return raw.groupBy("date", "kind").agg(F.count("*").alias("n"), F.sum("price").alias("total"))
+
+    @asset(namespace="n")
+    def paired(raw: DataFrame) -> DataFrame:
+        return raw.withColumn("pair", F.when(F.col("id") != 7, F.struct("id", "price")))
+
+    @asset(namespace="n", engine="spark")
+    def jobs(context):
+        so_far = context.spark.sparkContext._jsc.sc().dagScheduler().numTotalJobs()
+        return context.spark.range(1).select(F.lit(so_far).alias("jobs"))
 
     @asset(namespace="n")
     def mixing(raw: DataFrame) -> DataFrame:
@@ -254,6 +266,58 @@ def test_what_cannot_be_planned_fails_for_each(world: WarmWorld, raw: dict[int, 
     assert all("nope" in result.failure.message for result in results if result.failure)
 
 
+TOLD = (row_count(min=1), not_null("price", warn=0, error=Percent(50)), anomaly(percent=50, at_least=1))
+COUNTED = (between("id", 0, 40), not_null("price", where="id > 3"), not_null("pair"), unique("kind", warn=20))
+
+
+@pytest.mark.parametrize("checks", [TOLD, COUNTED, (*TOLD, *COUNTED)], ids=["told", "counted", "both"])
+def test_rules_find_the_same_in_one_plan_and_alone(
+    world: WarmWorld, raw: dict[int, FinishTask], checks: tuple[CheckDefinition, ...]
+) -> None:
+    """Footers tell some, of others rows are counted. A struct has no footer that tells of it."""
+    definition = made("paired", "raw", checks=checks)
+
+    def tasks() -> list[Envelope]:
+        tasks = tasks_of(world, raw, definition)
+        known = {"anomaly(row_count)": (30.0, 30.0)}
+        return [
+            msgspec.structs.replace(
+                task, outputs=tuple(msgspec.structs.replace(place, history=known) for place in task.outputs)
+            )
+            for task in tasks
+        ]
+
+    together, alone = batch(world, tasks()), [world.do(envelope) for envelope in tasks()]
+    assert plans(together) == {"together"}
+    for one, other in zip(together, alone, strict=True):
+        assert [about(check) for check in one.checks] == [about(check) for check in other.checks]
+    assert len({check.passed for result in together for check in result.checks}) == 2
+
+
+def about(check: CheckExecuted) -> tuple[object, ...]:
+    return check.check_name, check.passed, check.severity, check.expected_value, check.actual_value, check.message
+
+
+def test_what_footers_tell_costs_no_job(world: WarmWorld, raw: dict[int, FinishTask]) -> None:
+    def cost(*checks: CheckDefinition) -> int:
+        """How many jobs Spark runs for a batch."""
+        before = jobs_so_far(world)
+        results = batch(world, tasks_of(world, raw, made("paired", "raw", checks=checks), days=range(1, 4)))
+        assert plans(results) == {"together"}
+        return jobs_so_far(world) - before
+
+    plain = cost()
+    assert cost(*TOLD) == plain
+    assert cost(*TOLD, between("id", 0, 40)) > plain
+
+
+def jobs_so_far(world: WarmWorld) -> int:
+    (row,) = rows_of(world, world.do(world.envelope(definitions=(on_spark("jobs"),))))
+    found = row["jobs"]
+    assert isinstance(found, int)
+    return found
+
+
 def test_rules_are_answered_for_each_partition(world: WarmWorld, raw: dict[int, FinishTask]) -> None:
     checks = (
         CheckDefinition("enough", rule=RowCount(min=1)),
@@ -277,6 +341,58 @@ def test_rules_are_answered_for_each_partition(world: WarmWorld, raw: dict[int, 
         found = {check.check_name: (check.passed, check.actual_value, check.message) for check in one.checks}
         assert found == {check.check_name: (check.passed, check.actual_value, check.message) for check in other.checks}
         assert [found[name][0] for name in ("enough", "priced", "once", "known")] == [day != 4, day != 5, True, True]
+
+
+def test_bounds_of_personal_columns_are_told_to_nobody(world: WarmWorld, raw: dict[int, FinishTask]) -> None:
+    definition = made("by_day", "raw")
+
+    def tasks() -> list[Envelope]:
+        return [with_personal(task, "KIND") for task in tasks_of(world, raw, definition, days=range(1, 4))]
+
+    together, alone = batch(world, tasks()), [world.do(envelope) for envelope in tasks()]
+    assert plans(together) == {"together"}
+    for result in (*together, *alone):
+        found = {stat.column: stat for file in result.outputs[0].files for stat in file.stats}
+        assert {name: (stat.min is None, stat.max is None) for name, stat in found.items()} == {
+            "date": (False, False),
+            "kind": (True, True),
+            "n": (False, False),
+            "total": (False, False),
+        }
+
+
+def test_samples_have_no_personal_columns(world: WarmWorld, raw: dict[int, FinishTask]) -> None:
+    checks = (
+        not_null("price", samples=2),
+        unique("kind", samples=3),
+        sql_check("odd", "SELECT kind AS other FROM data WHERE id % 2 = 1", samples=2),
+        not_null("kind", samples=2),
+    )
+
+    def tasks() -> list[Envelope]:
+        definition = made("paired", "raw", checks=checks)
+        return [with_personal(task, "KIND", "Pair") for task in tasks_of(world, raw, definition, days=range(4, 7))]
+
+    together, alone = batch(world, tasks()), [world.do(envelope) for envelope in tasks()]
+    assert plans(together) == {"together"}
+    for results in (together, alone):
+        found = [(len(kept), {name for row in kept for name in row}) for kept in map(partial(samples, world), results)]
+        assert [count for count, _ in found] == [0, 2 + 3, 3], "day 4 has no rows, only day 5 has no prices"
+        assert {name for _, names in found for name in names} == {"id", "price", "date"}
+        assert all("personal data" in check.message for check in results[1].checks if check.check_name == "odd")
+
+
+def samples(world: WarmWorld, result: FinishTask) -> list[dict[str, object]]:
+    """All rows that checks kept of a version."""
+    output = result.outputs[0]
+    folders = (world.folder / "store").rglob(f"*{output.materialization_id}/samples")
+    return [row for folder in folders for path in folder.iterdir() for row in pq.ParquetFile(path).read().to_pylist()]
+
+
+def with_personal(envelope: Envelope, *columns: str) -> Envelope:
+    """The envelope, as it is if the catalog marks these columns."""
+    places = tuple(msgspec.structs.replace(place, pii=columns) for place in envelope.outputs)
+    return msgspec.structs.replace(envelope, outputs=places)
 
 
 def test_what_is_made_of_what_was_made_together(world: WarmWorld, raw: dict[int, FinishTask]) -> None:
@@ -328,7 +444,9 @@ def test_the_author_may_vouch_for_a_plan(world: WarmWorld, raw: dict[int, Finish
     results = batch(world, tasks_of(world, raw, vouched, days=range(1, 4)))
     assert plans(results) == {"together"}
     liar = msgspec.structs.replace(made("mixing", "raw"), one_plan=True)
-    assert all("has no column date" in plan for plan in plans(batch(world, tasks_of(world, raw, liar))))
+    assert plans(batch(world, tasks_of(world, raw, liar))) == {
+        "one_plan=True does not help: the output of n.mixing has no column date"
+    }
     mover = msgspec.structs.replace(made("renames", "raw"), one_plan=True)
     for result in batch(world, tasks_of(world, raw, mover, days=range(1, 4))):
         assert result.failure is not None

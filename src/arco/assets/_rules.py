@@ -162,6 +162,11 @@ class Anomaly(Part, frozen=True, tag="anomaly"):
     percent: float | None = None
     where: str = ""
 
+    @property
+    def is_row_count(self) -> bool:
+        """Whether its number is the row count of a version, which is known without the check."""
+        return self.measure == ROW_COUNT and not self.where
+
 
 Rule = (
     RowCount

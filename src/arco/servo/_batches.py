@@ -18,6 +18,7 @@ __all__ = [
     "BATCH_ROWS",
     "DEFAULT_BATCH",
     "MAX_BATCH",
+    "NO_HELP",
     "MayBatch",
     "batches_of",
     "batching_of",
@@ -36,6 +37,9 @@ BATCH_BYTES: Final = 2 << 30
 
 TOGETHER: Final = "together"
 """What versions say that one plan over many partitions made."""
+
+NO_HELP: Final = "one_plan=True does not help: "
+"""What the reason for a plan of its own begins with in versions of an asset whose author says one_plan=True."""
 
 _WHOLE: Final = 1_000_000
 """A full batch; tasks are parts of it. Whole numbers, so that every machine cuts alike."""
@@ -94,14 +98,28 @@ def batching_of(
 
 def _how(asset: AssetDefinition, task: Task, state: PlanningState) -> str:
     """What a batch runs as. Whether partitions mix is in the plan that Spark makes, so it is known once one ran."""
-    if asset.one_plan:
-        return "one plan over all of them, as its author says"
     code_version, plan = state.plans.get(task.outputs[0].asset_id, ("", ""))
-    if not plan or code_version != asset.code_version:
+    if code_version != asset.code_version:
+        plan = ""
+    if asset.one_plan:
+        return _how_vouched(plan)
+    if not plan:
         return "one plan over all of them if Spark's plan proves that partitions do not mix, which shows when it runs"
     if plan == TOGETHER:
         return "one plan over all of them, because Spark's plan proves that partitions do not mix"
-    return f"a plan for each partition, because {plan}"
+    return f"a plan for each partition, because {plan.removeprefix(NO_HELP)}"
+
+
+def _how_vouched(plan: str) -> str:
+    """The same if the author says one_plan=True, which is no part of the code version.
+
+    So the last plan may be of before, and what kept partitions apart then is no reason now.
+    """
+    if plan.startswith(NO_HELP):
+        return f"a plan for each partition, because {plan}"
+    if plan == TOGETHER:
+        return "one plan over all of them, as its author says"
+    return "one plan over all of them, as its author says, if nothing else speaks against it, which shows when it runs"
 
 
 def _how_many(tasks: Sequence[Task], asked: int, state: PlanningState) -> str:

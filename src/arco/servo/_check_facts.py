@@ -1,22 +1,23 @@
 """What the checks of an output have to know besides its data: what earlier versions had, which columns are personal.
 
-Read when a task is handed out, and only for checks that ask for it.
+Read when a task is handed out; earlier versions only for checks that ask for them.
 
 - *Earlier versions* are good ones: nothing that was told of them speaks against them, or somebody released them. That
   retention let go of one does not matter, because what it had is still known. Of an asset with time windows they are
   the current versions of the windows before, with the same keys in its other dimensions; of any other asset they are
   those of the same partition.
-- *Personal columns* are those that the catalog's table of the asset marks as PII.
+- *Personal columns* are those that the catalog's table of the asset marks as PII. They are always told: samples leave
+  them out, and so do the bounds of files.
 """
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 
 import msgspec
 
 from arco.assets import (
-    ROW_COUNT,
     Anomaly,
     AssetDefinition,
+    Axis,
     CheckDefinition,
     PartitionSpace,
     TimePartitions,
@@ -32,8 +33,8 @@ from arco.domains.execution import (
     VersionStatus,
 )
 from arco.domains.quality import CHECK_RESULTS, CheckResult, check_id, result_id
-from arco.servo._column_ids import catalog_columns
 from arco.servo._envelope import Envelope, OutputPlace
+from arco.servo._withheld import marked_columns
 from arco.state import View
 
 __all__ = ["with_check_facts"]
@@ -56,16 +57,11 @@ async def _with_facts(
 ) -> OutputPlace:
     compared = [check for check in asset.checks if isinstance(check.rule, Anomaly)]
     if compared:
-        history = await _History(activity, asset, place, envelope.issued_at).read(compared)
-        place = msgspec.structs.replace(place, history=history)
-    if any(check.samples for check in asset.checks):
-        place = msgspec.structs.replace(place, pii=await _personal(catalog, place))
-    return place
-
-
-async def _personal(catalog: View, place: OutputPlace) -> tuple[str, ...]:
-    rows = await catalog_columns(catalog, place.asset_id, place.asset_key)
-    return tuple(sorted({row.name for row in rows if row.pii_type is not None}))
+        history = _History(activity, asset, place, envelope.issued_at)
+        place = msgspec.structs.replace(
+            place, history=await history.read(compared), window_number=history.window_number
+        )
+    return msgspec.structs.replace(place, pii=await marked_columns(catalog, place.asset_id, place.asset_key))
 
 
 class _History:
@@ -74,33 +70,34 @@ class _History:
         self._asset = asset
         self._place = place
         self._now = now
+        self._axis = _time_axis(asset, now)
 
-    async def read(self, checks: list[CheckDefinition]) -> dict[str, tuple[float, ...]]:
-        """Numbers of earlier versions by check, newest first."""
+    async def read(self, checks: list[CheckDefinition]) -> dict[str, tuple[float | None, ...]]:
+        """Numbers of earlier versions by check, newest first; of windows one for each, None for those without."""
         most = max(check.rule.versions for check in checks if isinstance(check.rule, Anomaly))
-        found = self._windows(most) if self._time() is not None else self._same(most)
+        found = self._windows(most) if self._axis is not None else self._same(most)
         versions = [version async for version in found]
         return {check.name: tuple(await self._numbers(check, versions)) for check in checks}
 
-    def _time(self) -> str | None:
-        return next((part.name for part in self._asset.partitions if isinstance(part.partitions, TimePartitions)), None)
+    @property
+    def window_number(self) -> int | None:
+        """Which window it is, counted from the first of the asset; None without windows."""
+        if self._axis is None:
+            return None
+        value = PartitionKey.parse(self._place.partition_key).to_dict()[self._axis.name]
+        return self._axis.index.get(PartitionKey({self._axis.name: value}).canonical, len(self._axis))
 
-    async def _windows(self, most: int) -> AsyncIterator[Materialization]:
+    async def _windows(self, most: int) -> AsyncIterator[Materialization | None]:
         """The current versions of the windows before. What is not good is never current."""
-        dimension = next(part for part in self._asset.partitions if part.name == self._time())
-        key = PartitionKey.parse(self._place.partition_key)
-        values = dict(key.dimensions)
-        axis = PartitionSpace((dimension,), self._now, {}).axes[0]
-        own = axis.index.get(PartitionKey({axis.name: values[axis.name]}).canonical, len(axis))
-        for value in reversed(axis.values[max(own - most, 0) : own]):
-            before = PartitionKey({**values, axis.name: value})
+        assert self._axis is not None
+        own = self.window_number or 0
+        values = PartitionKey.parse(self._place.partition_key).to_dict()
+        for value in reversed(self._axis.values[max(own - most, 0) : own]):
+            before = PartitionKey({**values, self._axis.name: value})
             part = partition_id(AssetId(Ulid(self._place.asset_id)), before)
             row: Partition | None = await self._view.get(PARTITIONS, self._place.asset_id, part)
             current = None if row is None else row.current_materialization_id
-            if current is not None:
-                version: Materialization | None = await self._view.get(MATERIALIZATIONS, self._place.asset_id, current)
-                if version is not None:
-                    yield version
+            yield None if current is None else await self._view.get(MATERIALIZATIONS, self._place.asset_id, current)
 
     async def _same(self, most: int) -> AsyncIterator[Materialization]:
         """Good versions of the same partition. Ids begin with their time, so the newest are looked at first."""
@@ -137,13 +134,15 @@ class _History:
                 return
             after = page[-1].materialization_id
 
-    async def _numbers(self, check: CheckDefinition, versions: list[Materialization]) -> list[float]:
-        numbers = [await self._number(check, version) for version in versions]
-        return [number for number in numbers if number is not None]
+    async def _numbers(self, check: CheckDefinition, versions: Sequence[Materialization | None]) -> list[float | None]:
+        numbers = [None if version is None else await self._number(check, version) for version in versions]
+        while numbers and numbers[-1] is None:
+            numbers.pop()
+        return numbers
 
     async def _number(self, check: CheckDefinition, version: Materialization) -> float | None:
         assert isinstance(check.rule, Anomaly)
-        if check.rule.measure == ROW_COUNT and not check.rule.where:
+        if check.rule.is_row_count:
             return version.row_count
         result = result_id(check_id(self._place.asset_id, check.name), version.materialization_id)
         row: CheckResult | None = await self._view.get(CHECK_RESULTS, self._place.asset_id, result)
@@ -151,6 +150,12 @@ class _History:
             return None if row is None or row.actual_value is None else float(row.actual_value)
         except ValueError:
             return None  # another rule had this name then
+
+
+def _time_axis(asset: AssetDefinition, now: int) -> Axis | None:
+    """The windows of an asset that have ended; None if it has none."""
+    time = [part for part in asset.partitions if isinstance(part.partitions, TimePartitions)]
+    return PartitionSpace((time[0],), now, {}).axes[0] if time else None
 
 
 def _first_id(time: int) -> str:

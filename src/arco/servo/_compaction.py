@@ -30,7 +30,7 @@ from arco.servo._envelope import compaction_location, version_of_path
 from arco.servo._merging import Merge, Merger, NotMerged, plan_merges
 from arco.servo._runs import Asked
 from arco.servo._side_by_side import side_by_side
-from arco.servo._withheld import without_withheld
+from arco.servo._withheld import personal_columns, without_withheld
 from arco.state import Snapshot
 
 __all__ = ["Compacted", "Compaction", "Unmerged", "compact_files"]
@@ -100,13 +100,13 @@ class _Due:
             for number, run in enumerate(self.runs)
         ]
 
-    def with_merged(self, merged: Iterable[DataFile]) -> tuple[DataFile, ...]:
-        """All files, with each run replaced by what it became."""
+    def with_merged(self, merged: Iterable[DataFile], personal: frozenset[str] = frozenset()) -> tuple[DataFile, ...]:
+        """All files, with each run replaced by what it became. Of `personal` columns bounds are not told."""
         files: list[DataFile] = []
         place = 0
         for run, new in zip(self.runs, merged, strict=True):
             old = [self.files[place] for place in run]
-            stats = without_withheld(new.stats, old)
+            stats = without_withheld(new.stats, old, personal)
             files += [*self.files[place : run.start], msgspec.structs.replace(new, stats=stats)]
             place = run.stop
         return tuple(_fitting([*files, *self.files[place:]]))
@@ -168,6 +168,7 @@ async def _compact(workspace: Workspace, due: Sequence[_Due], asked: Asked, merg
     compaction_id = new_ulid(workspace.runtime, workspace.runtime)
     planned = [one.merges(compaction_id) for one in due]
     merged = iter(await merger.merge([merge for merges in planned for merge in merges]) if due else ())
+    personal = await _personal(workspace, due)
     written: list[tuple[_Due, tuple[DataFile, ...]]] = []
     for one, merges in zip(due, planned, strict=True):
         results = [next(merged) for _ in merges]
@@ -175,7 +176,7 @@ async def _compact(workspace: Workspace, due: Sequence[_Due], asked: Asked, merg
         if refused:
             done.unmerged.append(Unmerged(one.version, refused[0]))
         else:
-            files = one.with_merged(result for result in results if isinstance(result, DataFile))
+            files = one.with_merged([result for result in results if isinstance(result, DataFile)], personal)
             written.append((one, files))
     commands = [
         CompactFiles(one.version.asset_id, one.version.materialization_id, compaction_id, one.base, files)
@@ -193,6 +194,14 @@ async def _compact(workspace: Workspace, due: Sequence[_Due], asked: Asked, merg
         else:
             size = sum(file.size_bytes for file in files)
             done.compacted.append(Compacted(one.version, one.files, len(files), one.merged_bytes, size))
+
+
+async def _personal(workspace: Workspace, due: Sequence[_Due]) -> frozenset[str]:
+    """The personal columns of the asset whose versions these are."""
+    if not due:
+        return frozenset()
+    version = due[0].version
+    return await personal_columns(await workspace.logs["catalog"].frozen(), version.asset_id, version.asset_key)
 
 
 async def _decide(workspace: Workspace, command: CompactFiles, asked: Asked) -> None:

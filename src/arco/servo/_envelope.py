@@ -87,10 +87,13 @@ class OutputPlace(Part, frozen=True):
     """The folder of this version, with a slash at its end."""
     pii: tuple[str, ...] = ()
     """Columns that the catalog knows to hold personal data."""
-    history: dict[str, tuple[float, ...]] = {}
-    """What earlier good versions had, newest first, by the checks that compare with it."""
+    history: dict[str, tuple[float | None, ...]] = {}
+    """What earlier good versions had, newest first, by the checks that compare with it. If these are windows of time,
+    the first is of the window just before, the next of the one before that; None where there is nothing."""
     previous: InputPin | None = None
     """The version of this partition that was current when the run began; None if there was none, or nobody asks."""
+    window_number: int | None = None
+    """Which window of time it is, counted from the asset's first; None if no check compares windows."""
 
 
 class InputValue(Part, frozen=True):

@@ -111,7 +111,7 @@ async def read_planning_state(
                 seconds[asset_id] = round(median(took), 3)
             if held := [version.size for version in sample if version.size is not None]:
                 sizes[asset_id] = Size(median_low([one.rows for one in held]), median_low([one.bytes for one in held]))
-            if told := [version for version in sample if version.plan]:
+            if told := [version for version in (*sample, *versions[asset_id].values()) if version.plan]:
                 newest = max(told, key=lambda version: version.materialization_id)
                 plans[asset_id] = (newest.code_version, newest.plan)
     return PlanningState(

@@ -24,7 +24,7 @@ from arco.domains.execution import (
 )
 from arco.runtime import Workspace
 from arco.servo._runs import Asked
-from arco.servo._withheld import without_withheld
+from arco.servo._withheld import personal_columns, without_withheld
 from arco.state import Snapshot
 from arco.storage import ObjectMissing, Role, Store
 
@@ -63,6 +63,8 @@ async def refresh_statistics(
     rows: list[Partition] = await snapshot.page(PARTITIONS, asset_id, after, PARTITIONS_AT_ONCE)
     done = Statistics(last_partition=rows[-1].partition_id if len(rows) == PARTITIONS_AT_ONCE else None)
     store = workspace.handle(Role.READER)
+    catalog = await workspace.logs["catalog"].frozen()
+    personal = await personal_columns(catalog, asset_id, rows[0].asset_key) if rows else frozenset()
     for row in rows:
         if row.current_materialization_id is None:
             continue
@@ -70,7 +72,8 @@ async def refresh_statistics(
         if version is None:
             continue
         files = [await _known(snapshot, version, file) for file in await files_of(snapshot, version)]
-        found = [one for file in files if (one := await _look(store, version, file, files, done)) is not None]
+        looked = [await _look(store, version, file, files, personal, done) for file in files]
+        found = [one for one in looked if one is not None]
         done.refreshed += found
         if not dry_run:
             for group in _groups([one.after for one in found]):
@@ -90,7 +93,12 @@ async def _known(snapshot: Snapshot, version: Materialization, file: DataFile) -
 
 
 async def _look(
-    store: Store, version: Materialization, file: DataFile, files: Sequence[DataFile], done: Statistics
+    store: Store,
+    version: Materialization,
+    file: DataFile,
+    files: Sequence[DataFile],
+    personal: frozenset[str],
+    done: Statistics,
 ) -> Refreshed | None:
     """What a file says of itself, if it is not what is known. `files` are all of the version."""
     if not file.path.endswith(".parquet") or not file.path.startswith("data/"):
@@ -105,7 +113,7 @@ async def _look(
         done.unreadable.append(file.path)
         return None
     done.read += 1
-    stats = without_withheld((ColumnStats(*facts) for facts in column_facts(footer)), files)
+    stats = without_withheld((ColumnStats(*facts) for facts in column_facts(footer)), files, personal)
     found = DataFile(file.path, info.size, footer.num_rows, stats)
     return None if _same(found, file) else Refreshed(version, file, found)
 

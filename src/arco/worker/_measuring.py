@@ -6,7 +6,7 @@ that fail is written beside the data and goes nowhere else.
 
 import io
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from arco.assets import (
@@ -15,8 +15,10 @@ from arco.assets import (
     CheckDefinition,
     Dialect,
     Fresh,
+    NotNull,
     NoValue,
     RowRule,
+    SchemaMatches,
     SqlCheck,
     Views,
     ask,
@@ -26,9 +28,18 @@ from arco.assets import (
     samples_of,
 )
 from arco.core import ArcoError, sha256_hex
-from arco.worker._messages import InputValue, MeasuredOutput, OutputPlace
+from arco.worker._messages import InputValue, MeasuredOutput, OutputPlace, WrittenFile
 
-__all__ = ["EMPTY", "Table", "keep_samples", "measured", "personal_columns", "sample_path", "views_of"]
+__all__ = [
+    "EMPTY",
+    "Table",
+    "keep_samples",
+    "measured",
+    "personal_columns",
+    "sample_path",
+    "told_by_footers",
+    "views_of",
+]
 
 SAMPLE_BYTES: Final = 8 << 20
 _REASON_MAX: Final = 300
@@ -135,12 +146,37 @@ def _reason(error: Exception) -> str:
     return f"its query failed with {type(error).__name__} while it ran"
 
 
+def told_by_footers(checks: Sequence[CheckDefinition], files: Sequence[WrittenFile]) -> dict[str, int]:
+    """The measures that the footers of an output's files already answer: counts of all rows, and of nulls."""
+    found: dict[str, int] = {}
+    for check in checks:
+        rule, measures = check.rule, measures_of(check)
+        if rule is None or isinstance(rule, SchemaMatches) or rule.where or not measures:
+            continue
+        found[measures[0].name] = sum(file.row_count for file in files)
+        nulls = _nulls(rule.column, files) if isinstance(rule, NotNull) else None
+        if nulls is not None:
+            found[measures[1].name] = nulls
+    return found
+
+
+def _nulls(column: str, files: Sequence[WrittenFile]) -> int | None:
+    """How often a column is null; None if a file does not tell, as of nested columns."""
+    told = [
+        next((stat.null_count for stat in file.stats if stat.column == column), None)
+        for file in files
+        if file.row_count
+    ]
+    return None if None in told else sum(count for count in told if count is not None)
+
+
 # Samples
 
 
-def personal_columns(asset: AssetDefinition, place: OutputPlace) -> frozenset[str]:
-    """Columns with personal data, as the asset declares and as the catalog knows."""
-    return frozenset(place.pii) | {column.name for column in asset.schema if column.pii}
+def personal_columns(asset: AssetDefinition, known: Iterable[str]) -> frozenset[str]:
+    """Columns with personal data, as the asset declares and as the catalog knows; casefolded, as engines compare."""
+    names = {*known, *(column.name for column in asset.schema if column.pii)}
+    return frozenset(name.casefold() for name in names)
 
 
 def keep_samples(
@@ -154,7 +190,7 @@ def keep_samples(
     write: Write,
 ) -> dict[str, str]:
     """Write the samples that checks ask for; what to say of each, by check. `rows` gives the Arrow table of a query."""
-    personal = personal_columns(asset, place)
+    personal = personal_columns(asset, place.pii)
     told: dict[str, str] = {}
     for check in asset.checks:
         if not check.samples or not isinstance(check.rule, RowRule) or not _has_failing(check, values, views):
@@ -162,7 +198,7 @@ def keep_samples(
         if isinstance(check.rule, SqlCheck) and personal:
             told[check.name] = "no samples: a query may give personal data any name"
             continue
-        query = samples_of(check, views, [column for column in columns if column not in personal])
+        query = samples_of(check, views, [column for column in columns if column.casefold() not in personal])
         if query is None:
             told[check.name] = "no samples: all columns hold personal data"
             continue

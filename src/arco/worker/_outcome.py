@@ -37,7 +37,8 @@ from arco.servo._envelope import Envelope, InputValue, OutputPlace, inputs_finge
 from arco.servo._failures import classify
 from arco.worker._errors import ChecksFailed, DriverLost
 from arco.worker._masking import Mask
-from arco.worker._messages import CheckAnswer, RaisedError, Report, WrittenOutput
+from arco.worker._measuring import personal_columns
+from arco.worker._messages import CheckAnswer, RaisedError, Report, WrittenOutput, WrittenStats
 
 __all__ = [
     "DEFAULT_GATING",
@@ -235,7 +236,7 @@ def _outputs(envelope: Envelope, report: Report, times: Times, mask: Mask) -> It
             partition_key=place.partition_key,
             run_id=envelope.run_id,
             task_id=envelope.task_id,
-            files=tuple(_files(written, mask)),
+            files=tuple(_files(written, mask, personal_columns(asset, place.pii))),
             row_count=sum(file.row_count for file in written.files),
             byte_size=sum(file.size_bytes for file in written.files),
             schema_hash=_schema_hash(asset, written),
@@ -247,16 +248,23 @@ def _outputs(envelope: Envelope, report: Report, times: Times, mask: Mask) -> It
         )
 
 
-def _files(written: WrittenOutput, mask: Mask) -> Iterator[DataFile]:
+def _files(written: WrittenOutput, mask: Mask, personal: frozenset[str]) -> Iterator[DataFile]:
     room = MAX_STATS
     for file in written.files:
         stats = tuple(
-            ColumnStats(stat.column, stat.null_count, _bound(stat.min, mask), _bound(stat.max, mask))
+            _stats(stat, mask, is_personal=stat.column.casefold() in personal)
             for stat in file.stats[:room]
             if mask.fact(stat.column) == stat.column
         )
         room -= len(stats)
         yield DataFile(file.path, file.size_bytes, file.row_count, stats)
+
+
+def _stats(stat: WrittenStats, mask: Mask, *, is_personal: bool) -> ColumnStats:
+    """What the log keeps for ever of a column: of personal data nothing but how often it is missing."""
+    if is_personal:
+        return ColumnStats(stat.column, stat.null_count)
+    return ColumnStats(stat.column, stat.null_count, _bound(stat.min, mask), _bound(stat.max, mask))
 
 
 def _bound(value: str | None, mask: Mask) -> str | None:
@@ -361,7 +369,7 @@ def _judged(
     if measured is None:
         return {}
     written = next((one for one in report.outputs if one.asset_key == asset.key), None)
-    facts = Facts(_columns(written), times.started_at, envelope.window_end, place.history)
+    facts = Facts(_columns(written), times.started_at, envelope.window_end, _known(place))
     views = {given.asset_key: given.parameter for given in envelope.inputs if given.parameter}
     found = {}
     for check in asset.checks:
@@ -370,6 +378,11 @@ def _judged(
             told = "; ".join(text for text in (verdict.message, measured.samples.get(check.name, "")) if text)
             found[check.name] = msgspec.structs.replace(verdict, message=told)
     return found
+
+
+def _known(place: OutputPlace) -> dict[str, list[float]]:
+    """History without the windows of which nothing is known."""
+    return {name: [one for one in numbers if one is not None] for name, numbers in place.history.items()}
 
 
 def _columns(written: WrittenOutput | None) -> tuple[SchemaColumn, ...] | None:

@@ -18,7 +18,7 @@ from typing import Any, Final
 
 import msgspec
 
-from arco.assets import AssetDefinition, Questions, questions_of
+from arco.assets import AssetDefinition, Measure, questions_of
 from arco.core import ArcoError, Invalid, PartitionKey
 from arco.sdk import Cancelled, Context
 from arco.spark import Apart, Keys, key_columns, partition_mixing, write_together
@@ -26,7 +26,7 @@ from arco.spark._measuring import Found, answered, columns_of, grouped
 from arco.spark._outputs import analysed_plan, arrow_schema
 from arco.spark._session import Application
 from arco.worker._executor import MadeOf, Signals, context_of, one_by_one
-from arco.worker._measuring import views_of
+from arco.worker._measuring import told_by_footers, views_of
 from arco.worker._messages import CheckAnswer, InputValue, MeasuredOutput, Report, Task, WrittenOutput
 from arco.worker._raised import describe
 from arco.worker._spark import SparkExecutor, required_columns, rules_of, versions_of
@@ -34,6 +34,9 @@ from arco.worker._spark import SparkExecutor, required_columns, rules_of, versio
 __all__ = ["TOGETHER", "Together"]
 
 TOGETHER: Final = "together"
+NO_HELP: Final = "one_plan=True does not help: "
+"""What a reason begins with for which partitions have plans of their own although their author vouches for one."""
+
 AT_ONCE: Final = 4
 """Plans of single partitions that run at the same time: each alone leaves cores idle at its begin and its end."""
 
@@ -95,6 +98,8 @@ class Together:
                 why = "" if may_break else "it broke too often"
         rest = [task for group in left for task in group]
         if rest:
+            if all(asset.one_plan for asset in rest[0].definitions):
+                why = f"{NO_HELP}{why}"
             print(f"a plan for each of {len(rest)} partitions, because {why}")
             yield from self._side_by_side(rest, why)
 
@@ -205,7 +210,7 @@ class Together:
         if asset.one_plan:
             missing = [name for name in wanted if name not in frame.columns]
             if missing:
-                raise Apart(f"{asset.key} says one_plan=True, and its output has no column {', '.join(missing)}")
+                raise Apart(f"the output of {asset.key} has no column {', '.join(missing)}")
             return {name: name for name in wanted}
         plan = analysed_plan(frame)
         if plan is None:
@@ -276,12 +281,16 @@ class Together:
         )
 
     def _measured(self, task: Task, asset: AssetDefinition, output: WrittenOutput, done: "Written") -> MeasuredOutput:
+        """What rules ask of one partition: the footers of its files are asked first, then its rows."""
         executor = self._executor
         questions = questions_of(rules_of(asset), columns_of(done.frame), views_of(task.inputs))
         place = _place_of(task, asset)
         data = executor.reading([file.path for file in output.files], done.frame)
         inputs = {given.parameter: _reading(executor, given) for given in task.inputs if given.parameter}
-        known = done.measures(executor, questions).get(place.location.rstrip("/").rpartition("/")[2], {})
+        known: Found = {**told_by_footers(rules_of(asset), output.files)}
+        left = [measure for measure in (*questions.riding, *questions.measures) if measure.name not in known]
+        if left:
+            known |= done.measures(executor, left).get(place.location.rstrip("/").rpartition("/")[2], {})
         values = answered(executor.session, questions, data, inputs, known)
         return executor.sampled(task, asset, place, values, data)
 
@@ -331,19 +340,21 @@ class Written:
             self._made_of = executor.made_of(self.asset, self.frame, inputs)
         return self._made_of
 
-    def measures(self, executor: SparkExecutor, questions: Questions) -> dict[str, Found]:
-        """What rules ask of the rows of each partition, by the name of its folder, in one job over all of them."""
+    def measures(self, executor: SparkExecutor, wanted: Sequence[Measure]) -> dict[str, Found]:
+        """What rules ask of the rows of each partition, by the name of its folder, in one job over all of them.
+
+        What is wanted of the first partition is mostly wanted of all. A measure that is not is asked for by itself.
+        """
         if self._measures is None:
             paths = [path for files in self.files.values() for path, _ in files]
-            wanted = (*questions.riding, *questions.measures)
             self._measures = {}
-            if paths and wanted:
+            if paths:
                 with suppress(Exception):  # what cannot be measured is asked for again, where its error is told
                     self._measures = grouped_by_folder(executor.reading(paths, self.frame), wanted)
         return self._measures
 
 
-def grouped_by_folder(frame: Any, measures: Sequence[Any]) -> dict[str, Found]:
+def grouped_by_folder(frame: Any, measures: Sequence[Measure]) -> dict[str, Found]:
     from pyspark.sql import functions as f
 
     path = f.col("_metadata.file_path")

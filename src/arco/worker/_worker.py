@@ -29,6 +29,7 @@ from arco.worker._batch import Batch, Ending
 from arco.worker._control import ControlPlane
 from arco.worker._delivery import FIRST_BACKOFF, MAX_BACKOFF, Delivery
 from arco.worker._errors import DRIVER_LOST, DriverLost
+from arco.worker._in_order import InOrder
 from arco.worker._logs import LogWriter
 from arco.worker._masking import Mask, secret_values
 from arco.worker._messages import RaisedError, Report
@@ -42,6 +43,9 @@ PROGRESS_SECONDS: Final = 3.0
 
 FORGET_EVERY: Final = 1_000
 """Attempts after which those are forgotten whose envelopes would not be opened again."""
+
+Ended = Report | DriverLost | RaisedError
+"""How an attempt ended, in the driver or with it."""
 
 T = TypeVar("T")
 _log = logging.getLogger("arco.worker")
@@ -267,21 +271,27 @@ class Worker:
     ) -> None:
         """Run a batch; what became of each of its tasks is in `delivery`, the driver that was used in `driver`."""
         started = self._runtime.now()
+        order: InOrder[tuple[Ended, Times]] = InOrder(batch.envelopes)
 
-        def tell(envelope: Envelope, report: Report | DriverLost | RaisedError) -> None:
-            times = Times(started, max(self._runtime.now(), started))
-            make = _outcome(batch, envelope, report, times, mask)
-            if make is None:
-                batch.told(envelope.attempt_id)
-            else:
-                delivery.add(envelope, make)
+        def tell(envelope: Envelope, report: Ended) -> None:
+            order.ended(envelope, (report, Times(started, max(self._runtime.now(), started))))
+            judge()
+
+        def judge(*, is_over: bool = False) -> None:
+            while (due := order.due(is_over=is_over)) is not None:
+                envelope, (report, times) = due
+                make = order.judged(envelope, _outcome(batch, envelope, report, times, mask))
+                if make is None:
+                    batch.told(envelope.attempt_id)
+                else:
+                    delivery.add(envelope, make)
 
         def told(report: Report) -> None:
             envelope = batch.reported(report.attempt_id)
             if envelope is not None:
                 tell(envelope, report)
 
-        rest: Report | DriverLost | RaisedError = Report("", is_cancelled=True)
+        rest: Ended = Report("", is_cancelled=True)
         try:
             driver.append(await self._pool.acquire(batch.first.code_sha256, _engine(batch.first)))
             started = self._runtime.now()
@@ -298,6 +308,7 @@ class Worker:
         for envelope in batch.left:
             batch.reported(envelope.attempt_id)
             tell(envelope, rest)
+        judge(is_over=True)
 
     async def _run(self, batch: Batch, driver: WarmDriver, log: LogWriter, told: Callable[[Report], None]) -> None:
         batch.begin(driver)
@@ -338,7 +349,7 @@ def _engine(envelope: Envelope) -> Engine:
 
 
 def _outcome(
-    batch: Batch, envelope: Envelope, report: Report | DriverLost | RaisedError, times: Times, mask: Mask
+    batch: Batch, envelope: Envelope, report: Ended, times: Times, mask: Mask
 ) -> Callable[[TaskLog | None], FinishTask] | None:
     """What makes the result of an attempt, by how it ended and why; None if nobody is to be told."""
 
