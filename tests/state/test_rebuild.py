@@ -6,7 +6,7 @@ import msgspec
 import pyarrow.parquet as pq
 import pytest
 
-from arco.core import Outdated, Superseded
+from arco.core import Outdated, Superseded, Unavailable
 from arco.state import (
     Cadence,
     decode_manifest,
@@ -187,6 +187,55 @@ def test_a_new_fold_version_is_folded_by_the_runner(by_hand: bool) -> None:
         assert jobs == ["refold"]
         assert (manifest.generation, manifest.folds["toy"]) == (1, 2)
         assert await world.texts(newer) == {"n0": "cba", "n1": "cba", "n2": "cba"}
+
+    simulate(test)
+
+
+@pytest.mark.parametrize("is_bulk", [True, False])
+def test_compact_tells_of_a_runner_that_fails_instead_of_folding_in_its_place(is_bulk: bool) -> None:
+    newer = toy(2, derive=lambda text: text[::-1])
+
+    async def test(world: World) -> None:
+        await world.publish(await world.node(), noted("a", "abc"))
+        await world.journal.append(noted("b", "abc"))
+        runner = Recording(world)
+
+        async def die() -> None:
+            raise Unavailable("the cluster is gone")
+
+        async def asked(after: int, through: int) -> bool:
+            return is_bulk
+
+        runner.hook = die
+        node = await world.node(newer, runner=runner)
+        with pytest.raises(Unavailable, match="the cluster is gone"):
+            await node.compactor.compact(asked)
+        assert (await node.snapshot()).manifest.folds["toy"] == 1, "nothing was folded here"
+        runner.hook = None
+        steps: list[tuple[int, int]] = []
+        await node.compactor.compact(asked, lambda done, total: steps.append((done, total)))
+        assert steps == [(2, 2)]
+        assert await world.texts(newer) == {"a": "cba", "b": "cba"}
+
+    simulate(test)
+
+
+def test_the_loop_folds_in_memory_what_its_runner_cannot() -> None:
+    newer = toy(2, derive=lambda text: text[::-1])
+
+    async def test(world: World) -> None:
+        await world.publish(await world.node(), noted("a", "abc"))
+        runner = Recording(world)
+
+        async def die() -> None:
+            raise Unavailable("the store is busy")
+
+        runner.hook = die
+        node = await running(world, definition=newer, runner=runner)
+        await world.runtime.sleep(1)
+        assert node.compactor.head.manifest.folds["toy"] == 2
+        assert await world.texts(newer) == {"a": "cba"}
+        await node.compactor.close()
 
     simulate(test)
 

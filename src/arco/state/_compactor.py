@@ -188,11 +188,12 @@ class Compactor:
     ) -> Manifest:
         """Catch up, publish, and finish every merge that is due.
 
-        `is_bulk` is asked whether the segments after a number, up to another, are better folded by the runner.
+        `is_bulk` is asked whether the segments after a number, up to another, are better folded by the runner. If the
+        runner cannot do what it is given, that is told: to fold it here instead is for the caller to say.
         """
         self.merging.forgive()
-        await self._replace_older_folds()
-        if is_bulk is not None:
+        await self._replace_older_folds(progress)
+        if is_bulk is not None and not self._is_of_older_folds():
             behind = self.head.manifest.link.number
             tail = await self._follower.sequence.tail(self._follower.tail.number)
             if behind < tail.number and await is_bulk(behind, tail.number):
@@ -237,7 +238,10 @@ class Compactor:
         next_publish = 0.0
         self._running = True
         try:
-            await self._replace_older_folds()
+            try:
+                await self._replace_older_folds()
+            except (StoreRefused, Unavailable):
+                self.notify()  # the next publish, which is a whole one then, does the same in memory
             while not self._closing:
                 told = await self._wait(self._wakeup, PROBE_SECONDS)
                 if not self._waiters:
@@ -269,15 +273,18 @@ class Compactor:
             self._running = False
             self._fail_waiters(self._failed or Stale(f"the compactor of {self._layout.place.log} was closed"))
 
-    async def _replace_older_folds(self) -> None:
-        """If older folds made the head, rebuild it; should that not work out now, the next publish tries again."""
-        if base_for(self._definition, self.head.manifest).id == self.head.manifest.id:
+    def _is_of_older_folds(self) -> bool:
+        return base_for(self._definition, self.head.manifest).id != self.head.manifest.id
+
+    async def _replace_older_folds(self, progress: Callable[[int, int], None] = lambda done, total: None) -> None:
+        """If older folds made the head, rebuild it. If another compactor does so too, the next publish settles it."""
+        if not self._is_of_older_folds():
             return
         try:
-            await self.rebuild()
+            await self.rebuild(progress)
         except Outdated:
             raise
-        except (Superseded, StoreRefused, Unavailable):
+        except Superseded:
             self.notify()
 
     async def renew(self) -> bool:
