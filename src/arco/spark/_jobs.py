@@ -1,19 +1,26 @@
 """A job of Spark beside the loop: started when it is needed, watched, and cancelled by whoever stops waiting."""
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from arco.core import Refused, Runtime, Unavailable, new_ulid
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["Share", "on_spark"]
+__all__ = ["NO_CONNECT", "Share", "on_spark"]
 
 T = TypeVar("T")
 
 WATCH_SECONDS = 0.5
+
+NO_CONNECT: Final = (
+    "compaction needs a Spark application of its own, which Spark Connect (sc://) does not give; name a master with "
+    "--master, such as spark://host:7077 or local[*], or use `--engine local`"
+)
+"""Executors run functions of ours, and Spark Connect takes nothing but queries."""
 
 
 @dataclass
@@ -44,19 +51,19 @@ async def on_spark(
 
         spark: Any = session()
         if not hasattr(spark, "_jsparkSession"):
-            raise Refused(
-                "compaction needs a Spark session of its own, and this one is remote (Spark Connect); give the "
-                "address of the master instead, or use `--engine local`"
-            )
+            raise Refused(NO_CONNECT)
         context = spark.sparkContext
         contexts.append(context)
         context.setJobGroup(name, what)
         try:
             return work(spark, share)
-        except (Py4JError, PySparkException) as error:
-            raise Unavailable(f"the {what} on Spark did not end: {_reason(error)}; try again") from error
+        except (Py4JError, PySparkException, ConnectionError, EOFError) as error:
+            raise Unavailable(
+                f"the {what} on Spark did not end: {_reason(error)}; try again, or use `--engine local`"
+            ) from error
         finally:
-            context.setLocalProperty("spark.jobGroup.id", None)
+            with suppress(Py4JError, ConnectionError):  # if Spark is gone, that is told already
+                context.setLocalProperty("spark.jobGroup.id", None)
 
     async def watch() -> None:
         while True:
@@ -69,7 +76,8 @@ async def on_spark(
         return await runtime.offload(run)
     except BaseException:
         if contexts:
-            contexts[0].cancelJobGroup(name)  # who stops waiting does not stop the thread
+            with suppress(Exception):  # Spark may be gone, which is why
+                contexts[0].cancelJobGroup(name)  # who stops waiting does not stop the thread
         raise
     finally:
         watching.cancel()
