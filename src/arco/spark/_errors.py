@@ -17,6 +17,7 @@ __all__ = [
     "SparkUnreachable",
     "text_of",
     "translated",
+    "without_stack",
 ]
 
 MAX_TEXT: Final = 2_000
@@ -57,8 +58,12 @@ def text_of(error: BaseException) -> str:
         text = str(java.toString()) if java is not None else str(error)
     except Exception:  # noqa: BLE001 - the Java side may be gone
         text = str(error)
-    lines = [line for line in text.split("\n") if not line.lstrip().startswith(("at ", "... "))]
-    return "\n".join(lines).partition("JVM stacktrace:")[0].strip()[:MAX_TEXT]
+    return without_stack(text).partition("JVM stacktrace:")[0].strip()[:MAX_TEXT]
+
+
+def without_stack(text: str) -> str:
+    """What Java says, without the lines that say where."""
+    return "\n".join(line for line in text.split("\n") if not line.lstrip().startswith(("at ", "... ")))
 
 
 def translated(error: BaseException, files: dict[str, str]) -> BaseException:

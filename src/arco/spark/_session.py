@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol
 from urllib.parse import urlsplit
 
-from arco.spark._errors import SparkOutOfMemory, SparkUnavailable, SparkUnreachable, text_of
+from arco.spark._errors import SparkOutOfMemory, SparkUnavailable, SparkUnreachable, text_of, without_stack
 from arco.spark._settings import Progress, SparkSettings, address_of
 
 if TYPE_CHECKING:
@@ -62,12 +62,17 @@ logger.native.name = org.apache.hadoop.util.NativeCodeLoader
 logger.native.level = error
 logger.executor.name = org.apache.spark.executor.Executor
 logger.executor.level = off
+logger.context.name = org.apache.spark.SparkContext
+logger.context.level = off
+logger.host.name = org.apache.spark.util.Utils
+logger.host.level = error
 logger.tasks.name = org.apache.spark.scheduler.TaskSetManager
 logger.tasks.level = error
 logger.plan.name = org.apache.spark.sql.catalyst.util.SparkStringUtils
 logger.plan.level = error
 """
-"""Warnings, and no stack of an error that reaches the task as an exception anyway."""
+"""Warnings, but not what is said of every machine, and no stack of an error that reaches the task as an exception
+anyway."""
 
 
 class Application(Protocol):
@@ -140,7 +145,8 @@ def check_reachable(master: str) -> None:
         except (OSError, ValueError) as error:
             errors.append(f"{place}: {error}")
     raise SparkUnreachable(
-        f"the Spark master {master} does not answer ({'; '.join(errors)}); start it, or correct --master of the worker"
+        f"the Spark master {master} does not answer ({'; '.join(errors)}); start it, or correct --master or "
+        "spark_master of the worker or command that uses it"
     )
 
 
@@ -155,14 +161,15 @@ class ClassicApplication:
             self._context = _context_of(self._java, hadoop)
         self.pid: int = self._java.pid
         self.concurrent = True
-        self._base = self._first_session()
+        self.session = self._first_session()
+        """What the sessions of tasks come from."""
 
     def add_code(self, archive: str) -> None:
         """Let executors import what a file holds."""
         self._context.addPyFile(archive)
 
     def open(self, tag: str, title: str, conf: Mapping[str, str]) -> "SparkSession":
-        session = self._base.newSession()
+        session = self.session.newSession()
         for name, value in conf.items():
             session.conf.set(name, value)
         self._context.clearJobTags()
@@ -178,8 +185,8 @@ class ClassicApplication:
             return
         self._context.clearJobTags()
         if self._context._jsc.getPersistentRDDs().size():
-            self._base.catalog.clearCache()
-        self.activate(self._base)
+            self.session.catalog.clearCache()
+        self.activate(self.session)
 
     def interrupt(self, tag: str) -> None:
         # By the context and not by the session: a session only knows the tags of the thread that asks.
@@ -218,6 +225,12 @@ class ClassicApplication:
                 "the Spark session was stopped; it belongs to the worker: remove spark.stop() from the function"
             )
         return None
+
+    def stop(self) -> None:
+        """End it with its JVM, in a process that goes on."""
+        with contextlib.suppress(Exception):  # it may be gone already
+            self.session.stop()
+        self._java.end()
 
     def _first_session(self) -> "SparkSession":
         from pyspark.sql import SparkSession
@@ -277,11 +290,25 @@ class Java:
         return self._has_dead_thread or "OutOfMemoryError" in self.said
 
     def out_of_memory(self) -> SparkOutOfMemory:
-        memory = self.conf.get("spark.driver.memory", "1g")
+        memory = self.conf.get("spark.driver.memory") or os.environ.get("SPARK_DRIVER_MEMORY", "1g")
         return SparkOutOfMemory(
-            f"the Java process of Spark ran out of memory, of which it may have {memory}; give the worker another "
-            f"amount with --spark-conf spark.driver.memory=..., or run fewer tasks at once (--slots)"
+            f"the Java process of Spark ran out of memory, of which it may have {memory}; give it another amount "
+            "(SPARK_DRIVER_MEMORY, or --spark-conf spark.driver.memory=... of a worker), or run fewer tasks at once "
+            "(--slots)"
         )
+
+    def end(self) -> None:
+        """End the process. PySpark must forget it, or gives it to the next application."""
+        from pyspark import SparkContext
+
+        kind: Any = SparkContext
+        if kind._gateway is self.gateway:
+            kind._gateway = kind._jvm = None
+        with contextlib.suppress(Exception):  # it may be gone already
+            self.gateway.shutdown()
+        self._process.kill()
+        self._process.wait()
+        self._process.stdin.close()
 
     def _launch(self) -> Any:
         import threading
@@ -306,10 +333,10 @@ class Java:
             return self.out_of_memory()
         if "UnsupportedClassVersionError" in said or "Unrecognized option: --add" in said:
             return SparkUnavailable(f"{self._java} is too old for Spark; {_INSTALL_JAVA}")
-        told = f"; Java said: {said[-1000:]}" if said else ""
+        told = f"; Java said: {without_stack(said)[-1000:]}" if said else ""
         return SparkUnavailable(
             f"Spark's Java process ended before Spark began ({text_of(error)[:200]}); check Java and the settings of "
-            f"the worker{told}"
+            f"Spark{told}"
         )
 
     def _listen(self, pipe: int) -> None:
@@ -391,10 +418,13 @@ def _context_of(java: Java, hadoop: Mapping[str, str]) -> "SparkContext":
     except Exception as error:
         ended = java.fate()
         text = text_of(error)
-        java.gateway.proc.kill()
+        java.end()
         if any(sign in text for sign in _NO_MEMORY):
             raise java.out_of_memory() from error
-        raise ended or SparkUnavailable(f"Spark did not start: {text[:1000]}") from error
+        raise ended or SparkUnavailable(
+            f"Spark did not start at {java.conf['spark.master']}: {text[:1000]}; check the master and the settings of "
+            "Spark"
+        ) from error
     target = context._jsc.hadoopConfiguration()
     for name, value in hadoop.items():
         target.set(name, value)
