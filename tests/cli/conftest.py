@@ -4,6 +4,8 @@ import asyncio
 import json
 import os
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -64,6 +66,24 @@ def cli(home: Path) -> Cli:
         result = CliRunner().invoke(app, list(args), env=environ)
         assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
         return Ran(result.exit_code, result.stdout, result.stderr)
+
+    return run
+
+
+@pytest.fixture
+def alone(home: Path) -> Cli:
+    """The command in a process of its own: a process has one Spark, and other tests may have this one's."""
+
+    def run(*args: str, **environ: str) -> Ran:
+        done = subprocess.run(
+            [sys.executable, "-m", "arco.cli", *args],
+            env={**os.environ, "PYSPARK_PYTHON": sys.executable, **environ},
+            capture_output=True,
+            text=True,
+            timeout=600,
+            check=False,
+        )
+        return Ran(done.returncode, done.stdout, done.stderr)
 
     return run
 

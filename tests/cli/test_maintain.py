@@ -83,6 +83,16 @@ def test_small_files_are_merged_with_a_dry_run_first(cli: Cli, small: Path) -> N
     assert (shown["file_count"], shown["row_count"]) == (1, 8)
 
 
+def test_small_files_are_merged_on_spark(cli: Cli, alone: Cli, small: Path) -> None:
+    pytest.importorskip("pyspark", reason="needs arco[spark]")
+    done = alone("maintain", "compaction", "--engine", "spark", "--master", "local[2]", "--json")
+    assert done.code == 0, done.err
+    assert [(one["files_before"], one["files_after"]) for one in done.document["compacted"]] == [(8, 1)] * len(DAYS)
+    assert done.err == "merging small files on Spark\n"
+    assert sorted(ids(small, "compaction-*/*/*.parquet")) == sorted([*range(8)] * len(DAYS))
+    assert "No small files to merge in 3 versions" in cli("maintain", "compaction").out
+
+
 def test_what_cannot_be_merged_is_named(cli: Cli, small: Path) -> None:
     path = sorted(small.glob("*/*/part-00003.parquet"))[0]
     path.unlink()

@@ -8,16 +8,19 @@ from typing import Any
 
 import pytest
 
-from arco.core import Invalid
+from arco.core import Invalid, Unavailable
 from arco.log import Place
 from arco.runtime import DEFINITIONS, AsyncRuntime
-from arco.spark import ChoosingRunner, CompactionEngine, _engine, require_spark
+from arco.spark import ChoosingRunner, CompactionEngine, _engine, master_for, missing_for_spark, require_spark
+from arco.spark._errors import SparkUnreachable
 from arco.state import File, Layer, Manifest, MergeJob, RefoldJob, empty_manifest
 from arco.storage import LocalStore, RequestCounts, Role, RoleStore, Scope
 from tests.spark.logs import Chance, write_log
 
 DEFINITION = DEFINITIONS[1]
 PLACE = Place("acme", "prod", "inc-1", DEFINITION.log)
+NOBODY = "spark://127.0.0.1:1"
+CONNECT = "sc://host:15002/;token=hunter2"
 
 
 class Named:
@@ -40,21 +43,21 @@ class Named:
 def choose(tmp_path: Path) -> Callable[..., tuple[list[str], list[str]]]:
     """Gives a log of 50 segments and a merge of 100 rows to an engine: who was asked, and what was told."""
 
-    async def work(engine: CompactionEngine) -> tuple[list[str], list[str]]:
+    async def work(engine: CompactionEngine, master: str) -> tuple[list[str], list[str]]:
         base = LocalStore(tmp_path)
         through = await write_log(base, PLACE, Chance(1).segments(DEFINITION, 50))
         store = RoleStore(base, Scope("acme", "prod"), Role.COMPACTOR, RequestCounts())
         asked: list[str] = []
         told: list[str] = []
         runner = ChoosingRunner(
-            engine, Named("local", asked), Named("spark", asked), store, PLACE, AsyncRuntime(), told.append
+            engine, Named("local", asked), Named("spark", asked), store, PLACE, AsyncRuntime(), told.append, master
         )
         await runner.refold(RefoldJob(DEFINITION, through, "directory"))
         layer = Layer("runs", 1, "0", "1", (File("f", 0, 1, "", 100, ""),))
         await runner.merge(MergeJob(DEFINITION.tables["runs"], (layer,), True, None, "directory"))
         return asked, told
 
-    return lambda engine: asyncio.run(work(engine))
+    return lambda engine, master="local[*]": asyncio.run(work(engine, master))
 
 
 @pytest.fixture
@@ -134,3 +137,91 @@ def test_a_wrong_java_home_is_told_although_there_is_a_java_on_the_path(
     monkeypatch.setenv("JAVA_HOME", str(tmp_path / "nowhere"))
     with pytest.raises(Invalid, match=r"JAVA_HOME is .*nowhere, where there is none; install Java 17"):
         require_spark()
+
+
+def test_whoever_insists_on_a_master_that_does_not_answer_hears_it_at_once() -> None:
+    with pytest.raises(SparkUnreachable, match=r"spark://127\.0\.0\.1:1 does not answer .* correct --master"):
+        require_spark(NOBODY)
+
+
+@pytest.mark.usefixtures("everything_is_large")
+@pytest.mark.parametrize(("master", "reason"), [(NOBODY, "does not answer"), (CONNECT, "Spark Connect")])
+def test_auto_does_large_jobs_itself_where_spark_cannot_start_and_says_why(
+    choose: Callable[..., tuple[list[str], list[str]]], master: str, reason: str
+) -> None:
+    asked, told = choose(CompactionEngine.AUTO, master)
+    assert asked == ["local", "local"]
+    assert all("in this process" in text and reason in text for text in told), told
+    assert "hunter2" not in str(told)
+
+
+@pytest.mark.usefixtures("everything_is_large")
+def test_auto_says_why_new_segments_are_folded_in_memory(tmp_path: Path) -> None:
+    async def work() -> tuple[bool, list[str]]:
+        base, asked, told = LocalStore(tmp_path), list[str](), list[str]()
+        through = await write_log(base, PLACE, Chance(1).segments(DEFINITION, 50))
+        store = RoleStore(base, Scope("acme", "prod"), Role.COMPACTOR, RequestCounts())
+        named = Named("local", asked), Named("spark", asked)
+        runner = ChoosingRunner(CompactionEngine.AUTO, *named, store, PLACE, AsyncRuntime(), told.append, CONNECT)
+        return await runner.is_bulk(0, through), told
+
+    is_bulk, (text,) = asyncio.run(work())
+    assert not is_bulk
+    assert text.startswith("folding about ")
+    assert "Spark Connect" in text
+
+
+def test_a_merge_that_is_done_once_more_says_why(tmp_path: Path) -> None:
+    class Dying(Named):
+        async def merge(self, job: MergeJob) -> tuple[File, ...]:
+            raise Unavailable("an executor was lost")
+
+    told: list[str] = []
+    store = RoleStore(LocalStore(tmp_path), Scope("acme", "prod"), Role.COMPACTOR, RequestCounts())
+    runner = ChoosingRunner(
+        CompactionEngine.SPARK, Named("local", []), Dying("spark", []), store, PLACE, AsyncRuntime(), told.append
+    )
+    with pytest.raises(Unavailable):
+        asyncio.run(runner.merge(MergeJob(DEFINITION.tables["runs"], (), True, None, "directory")))
+    assert told == ["merging 0 rows of runs on Spark", "an executor was lost"]
+
+
+@pytest.mark.parametrize(
+    ("engine", "given", "setting", "master"),
+    [
+        (CompactionEngine.AUTO, None, "yarn", "yarn"),
+        (CompactionEngine.AUTO, "local[2]", CONNECT, "local[2]"),
+        (CompactionEngine.AUTO, None, CONNECT, CONNECT),
+        (CompactionEngine.SPARK, None, NOBODY, NOBODY),
+        (CompactionEngine.SPARK, "k8s://https://h:6443", NOBODY, "k8s://https://h:6443"),
+        (CompactionEngine.LOCAL, None, CONNECT, CONNECT),
+    ],
+)
+def test_the_option_names_the_master_and_else_the_setting(
+    engine: CompactionEngine, given: str | None, setting: str, master: str
+) -> None:
+    assert master_for(engine, given, setting) == master
+
+
+@pytest.mark.parametrize(
+    ("engine", "given", "setting", "words"),
+    [
+        (CompactionEngine.LOCAL, "yarn", "local[*]", "--engine local"),
+        (CompactionEngine.AUTO, "bogus", "local[*]", "is no Spark master"),
+        (CompactionEngine.SPARK, "", "local[*]", "is no Spark master"),
+        (CompactionEngine.AUTO, CONNECT, "local[*]", "Spark Connect"),
+        (CompactionEngine.SPARK, CONNECT, "local[*]", "Spark Connect"),
+        (CompactionEngine.SPARK, None, CONNECT, "Spark Connect"),
+    ],
+)
+def test_a_master_that_an_engine_can_do_nothing_with_is_refused(
+    engine: CompactionEngine, given: str | None, setting: str, words: str
+) -> None:
+    with pytest.raises(Invalid, match=words) as refused:
+        master_for(engine, given, setting)
+    assert "sc://host" not in str(refused.value), "what was refused is not offered"
+
+
+def test_where_everything_is_there_nothing_is_missing() -> None:
+    pytest.importorskip("pyspark", reason="needs arco[spark]")
+    assert missing_for_spark() is None

@@ -15,18 +15,18 @@ from arco.cli._answers import confirm, document_of
 from arco.cli._command import Session, changes
 from arco.cli._connect import connect
 from arco.cli._open import reading
-from arco.cli._options import EngineOption, MasterOption, PartitionsOption, YesOption
+from arco.cli._options import CompactionMasterOption, EngineOption, PartitionsOption, YesOption
 from arco.cli._output import grid, say, shown_size, shown_time
 from arco.cli._run_text import shown_partition
 from arco.cli._specs import parse_duration, parse_pairs, parse_size
 from arco.client import AsyncClient
 from arco.core import Invalid, LostObject
 from arco.spark import (
-    DEFAULT_MASTER,
     SPARK_FROM_BYTES,
     CompactionEngine,
     Site,
     SparkMerger,
+    master_for,
     missing_for_spark,
     require_spark,
     spark_sessions,
@@ -250,7 +250,7 @@ async def compaction(
         typer.Option("--min-files", metavar="N", min=2, max=10_000, help="Only versions with so many files to merge."),
     ] = 5,
     engine: EngineOption = CompactionEngine.AUTO,
-    master: MasterOption = None,
+    master: CompactionMasterOption = None,
     dry_run: DryRunOption = False,
 ) -> None:
     """Merge the small files of current versions into larger ones. What is read stays the same, row by row.
@@ -265,15 +265,16 @@ async def compaction(
         min_files=min_files,
         dry_run=True,
     )
+    address = master_for(engine, master, session.project.loaded.settings.spark_master)
     if engine is CompactionEngine.SPARK and not dry_run:
-        require_spark()
+        require_spark(address)
     async with connect(session) as client:
         answers = await _whole(session, "looking for small files", lambda cursor: _compaction(client, request, cursor))
     due = [one for answer in answers for one in answer.compacted]
     if due and not dry_run:
-        is_spark = _is_for_spark(session, engine, sum(one.merged_bytes for one in due))
+        is_spark = _is_for_spark(session, engine, address, sum(one.merged_bytes for one in due))
         asking = request.model_copy(update={"dry_run": False})
-        async with _merging(session, master, is_spark) as client:
+        async with _merging(session, address, is_spark) as client:
             answers = await _merged(session, client, asking, len(due))
     document = _gathered(answers, "compacted", "unmerged")
     session.output.emit({**document, "dry_run": dry_run}, *_compaction_text(answers, document, dry_run))
@@ -306,20 +307,20 @@ async def _merged(
                 return answers
 
 
-def _is_for_spark(session: Session, engine: CompactionEngine, size: int) -> bool:
+def _is_for_spark(session: Session, engine: CompactionEngine, master: str, size: int) -> bool:
     if engine is not CompactionEngine.AUTO:
         return engine is CompactionEngine.SPARK
     if size < SPARK_FROM_BYTES:
         return False
     settings = session.project.loaded.settings
-    trouble = "the server was named" if settings.url and not settings.embedded else missing_for_spark()
+    trouble = "the server was named" if settings.url and not settings.embedded else missing_for_spark(master)
     if trouble is not None:
         session.output.note(f"merging {shown_size(size)} without Spark, which would be faster: {trouble}")
     return trouble is None
 
 
 @asynccontextmanager
-async def _merging(session: Session, master: str | None, is_spark: bool) -> AsyncIterator[AsyncClient]:
+async def _merging(session: Session, master: str, is_spark: bool) -> AsyncIterator[AsyncClient]:
     """Who merges: whoever serves the workspace, or this process with Spark."""
     if not is_spark:
         async with connect(session) as client:
@@ -328,7 +329,7 @@ async def _merging(session: Session, master: str | None, is_spark: bool) -> Asyn
     async with reading(session.project, session.runtime) as reader:
         place = reader.place("activity")
     site = Site.of(session.project.store, session.project.loaded.settings.store_options, place)
-    with spark_sessions(master or DEFAULT_MASTER) as sessions:
+    with spark_sessions(master) as sessions:
         async with connect(session, SparkMerger(site, session.runtime, sessions)) as client:
             session.output.note("merging small files on Spark")
             yield client

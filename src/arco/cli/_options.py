@@ -12,6 +12,7 @@ __all__ = [
     "AsOfOption",
     "AssetArgument",
     "BatchOption",
+    "CompactionMasterOption",
     "DescriptionOption",
     "EngineOption",
     "FolderArgument",
@@ -69,6 +70,14 @@ SlotsOption = Annotated[
 SparkConfOption = Annotated[
     list[str] | None,
     typer.Option("--spark-conf", metavar="NAME=VALUE", help="A setting of Spark, such as spark.driver.memory=4g."),
+]
+CompactionMasterOption = Annotated[
+    str | None,
+    typer.Option(
+        "--master",
+        metavar="URL",
+        help="Where Spark runs: local[*], spark://..., yarn, k8s://...; ARCO_SPARK_MASTER, else on this machine.",
+    ),
 ]
 EngineOption = Annotated[
     CompactionEngine,

@@ -9,17 +9,17 @@ from rich.console import RenderableType
 
 from arco.cli._command import Session, command
 from arco.cli._open import definitions, reading, writing
-from arco.cli._options import EngineOption, LogArgument, MasterOption
+from arco.cli._options import CompactionMasterOption, EngineOption, LogArgument
 from arco.cli._output import grid, say, shown_size
-from arco.core import Corrupt, Refused
+from arco.core import Corrupt, Invalid, Refused
 from arco.log import Place, number_of
 from arco.runtime import OpenLog, Workspace
 from arco.spark import (
-    DEFAULT_MASTER,
     ChoosingRunner,
     CompactionEngine,
     Site,
     SparkRunner,
+    master_for,
     require_spark,
     spark_sessions,
 )
@@ -39,7 +39,7 @@ async def compact(
     session: Session,
     log: LogArgument = None,
     engine: EngineOption = CompactionEngine.AUTO,
-    master: MasterOption = None,
+    master: CompactionMasterOption = None,
 ) -> None:
     """Fold new events, publish a revision and finish due merges."""
     rows, documents = [], []
@@ -63,17 +63,18 @@ async def _working(
     """The workspace with a runner for each log that goes by the options and tells what it chooses."""
     project, runtime = session.project, session.runtime
     runners: dict[str, ChoosingRunner] = {}
-    with spark_sessions(master or DEFAULT_MASTER) as sessions:
+    address = master_for(engine, master, project.loaded.settings.spark_master)
+    with spark_sessions(address) as sessions:
 
         def runner(store: Store, place: Place) -> Runner:
             site = Site.of(project.store, project.loaded.settings.store_options, place)
             spark = SparkRunner(store, site, runtime, sessions)
             local = LocalRunner(store, place, runtime)
-            found = ChoosingRunner(engine, local, spark, store, place, runtime, session.output.note)
+            found = ChoosingRunner(engine, local, spark, store, place, runtime, session.output.note, address)
             return runners.setdefault(place.log, found)
 
         if engine is CompactionEngine.SPARK:
-            require_spark()
+            require_spark(address)
         async with writing(project, runtime, log, runner) as workspace:
             yield workspace, runners
 
@@ -116,13 +117,18 @@ async def rebuild(
         bool, typer.Option("--verify", help="Only compare with what is published; exits with 7 if anything differs.")
     ] = False,
     engine: EngineOption = CompactionEngine.AUTO,
-    master: MasterOption = None,
+    master: CompactionMasterOption = None,
 ) -> int | None:
     """Fold the log from its beginning and swap the state in.
 
     Readers see the old state until the new one is complete. With --verify nothing is changed.
     """
     if verify:
+        if engine is CompactionEngine.SPARK or master is not None:
+            raise Invalid(
+                "--verify writes nothing, so it folds in the memory of this process; leave out `--engine spark` and "
+                "--master"
+            )
         return await _compare(session, log)
     documents = []
     async with _working(session, log, engine, master) as (workspace, _):

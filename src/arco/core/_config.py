@@ -62,7 +62,8 @@ class Settings:
     slots: int = 0
     """How many tasks a worker runs at once; 0 for one a core, four at most."""
     spark_master: str = "local[*]"
-    """Where workers run what runs on Spark: `local[*]`, `spark://host:7077`, `yarn`, `k8s://...`, `sc://host:15002`."""
+    """Where Spark runs, of workers and of compaction: `local[*]`, `spark://host:7077`, `yarn`, `k8s://...`; of workers
+    also `sc://host:15002`."""
     store_options: dict[str, str] = field(default_factory=dict, repr=False)
     """What the store's client is opened with (endpoint, region, credentials). Not in `repr`: it holds secrets."""
 
@@ -231,12 +232,12 @@ def _check_port(digits: str | None) -> None:
         raise Invalid(f"the port {digits} does not exist; ports go up to 65535")
 
 
-def check_master(text: str) -> str:
-    """The text if it can be a master of Spark."""
+def check_master(text: str, *, connect: bool = True) -> str:
+    """The text if it can be a master of Spark. `connect` says whether a server of Spark Connect would do."""
     if _MASTER.fullmatch(text) is None:
+        remote = ", or sc://host:15002 for Spark Connect" if connect else ""
         raise Invalid(
-            f"{shown(text)} is no Spark master; write local[*], spark://host:7077, yarn, k8s://https://host:6443, or "
-            "sc://host:15002 for Spark Connect"
+            f"{shown(text)} is no Spark master; write local[*], spark://host:7077, yarn, k8s://https://host:6443{remote}"
         )
     return text
 

@@ -4,7 +4,14 @@ Nothing else imports PySpark. It is an optional dependency (`pip install arco[sp
 inside functions, and a machine without it can still do everything that is not data.
 """
 
-from arco.spark._engine import ChoosingRunner, CompactionEngine, missing_for_spark, require_spark, spark_sessions
+from arco.spark._engine import (
+    ChoosingRunner,
+    CompactionEngine,
+    master_for,
+    missing_for_spark,
+    require_spark,
+    spark_sessions,
+)
 from arco.spark._lineage import (
     Dependency,
     OutputColumn,
@@ -20,13 +27,12 @@ from arco.spark._merging import SPARK_FROM_BYTES, SparkMerger
 from arco.spark._mixing import Keys, Verdict, partition_mixing
 from arco.spark._plans import INPUT_PREFIX
 from arco.spark._runner import SparkRunner
-from arco.spark._settings import DEFAULT_MASTER, Progress, SparkSettings, parse_conf
+from arco.spark._settings import Progress, SparkSettings, parse_conf
 from arco.spark._site import Site
 from arco.spark._together import Apart, key_columns, write_together
 from arco.spark._traces import Kind
 
 __all__ = [
-    "DEFAULT_MASTER",
     "INPUT_PREFIX",
     "SPARK_FROM_BYTES",
     "Apart",
@@ -48,6 +54,7 @@ __all__ = [
     "lineage_from_explain",
     "lineage_from_plan",
     "lineage_of",
+    "master_for",
     "missing_for_spark",
     "no_plan",
     "overridden",
