@@ -2,9 +2,11 @@
 
 import asyncio
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from arco.core import Corrupt, LostObject
@@ -53,33 +55,47 @@ def test_a_random_history_is_rebuilt_to_the_same_tables(spark: Any, tmp_path: Pa
     assert min(rows["rejections"], rows["audit"], rows["retention"], rows["operations"])
 
 
+async def merge_with_both(runners: TwoRunners, job: MergeJob) -> pa.Table:
+    """The rows that both runners keep."""
+    found = []
+    for runner in (runners.local, runners.spark):
+        layer = Layer(job.table.name, 2, "0", "1", await runner.merge(job))
+        found.append(await LayerReader(runners.store).rows(job.table, [layer], dead=True))
+    here, there = found
+    assert (here.num_rows, digest_rows(job.table, here)) == (there.num_rows, digest_rows(job.table, there)), job.table
+    return there
+
+
 @EVERY_LOG
 def test_merges_write_the_same_rows(
     spark: Any, tmp_path: Path, definition: Definition, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Of every table that has layers to merge, by turns with its oldest layer and without it; of facts, also those that
+    retention keeps."""
     monkeypatch.setattr(_runner, "SPILL_ROWS", 40)
-    monkeypatch.setattr("arco.state._forward.BATCH_SEGMENTS", 10)
+    monkeypatch.setattr("arco.state._forward.BATCH_SEGMENTS", 20)
 
-    async def work() -> None:
+    async def work() -> tuple[int, int]:
         base, place = LocalStore(tmp_path), Place("acme", "prod", "inc-1", definition.log)
-        through = await write_log(base, place, Chance(8).segments(definition, 60))
+        through = await write_log(base, place, Chance(8).segments(definition, 200))
         runners = TwoRunners(base, f"file://{tmp_path}", place, lambda: spark)
         manifest = await runners.local.refold(RefoldJob(definition, through, f"{0:020d}-refold"))
-        tables = [table for table in definition.tables.values() if len(manifest.layers_of(table.name)) > 2]
-        assert len(tables) > 3
-        for table in tables[:4]:
-            layers = tuple(manifest.layers_of(table.name))
-            for oldest, chosen in ((True, layers[:2]), (False, layers[1:])):
-                job = MergeJob(table, chosen, oldest, None, f"{0:020d}-{table.name}-{oldest}")
-                digests = []
-                for runner in (runners.local, runners.spark):
-                    files = await runner.merge(job)
-                    layer = Layer(table.name, 2, "0", "1", files)
-                    data = await LayerReader(runners.store).rows(table, [layer], dead=True)
-                    digests.append((data.num_rows, digest_rows(table, data)))
-                assert digests[0] == digests[1]
+        layered = [table for table in definition.tables.values() if len(manifest.layers_of(table.name)) > 1]
+        cut = 0
+        for number, table in enumerate(layered):
+            layers, oldest = tuple(manifest.layers_of(table.name)), number % 2 == 0
+            job = MergeJob(table, layers[0 if oldest else 1 :], oldest, None, f"{0:020d}-{table.name}")
+            data = await merge_with_both(runners, job)
+            times = sorted({time.value for time in data.column(table.time)}) if table.time else []
+            if len(times) > 1:
+                expired = replace(job, cutoff=times[len(times) // 2], directory=f"{0:020d}-{table.name}-cut")
+                assert 0 < (await merge_with_both(runners, expired)).num_rows < data.num_rows
+                cut += 1
+        return len(layered), cut
 
-    asyncio.run(work())
+    layered, cut = asyncio.run(work())
+    assert layered > len(definition.tables) * 3 // 4
+    assert cut > 1
 
 
 @pytest.mark.parametrize(("damage", "error"), [("lost", LostObject), ("altered", Corrupt), ("refilled", Corrupt)])
