@@ -345,6 +345,21 @@ def test_of_files_of_others_the_partitions_are_planned_and_no_versions() -> None
     known = good(("n.a", part("n.a", date=day(2)), Version("m1", "1", "some")))
     again = plan(made, "n.a", known, partitions={"date": "2026-01-02"})
     assert "whether n.raw changed is not known" in again.tasks[0].reason
+    assert plan(made, "n.a", known, partitions={"date": "2026-01-02"}, mode=Mode.FILL).tasks == ()
+    edited = project(raw, asset("n.a", dep("n.raw"), partitions=(DAILY,), code_version="2"))
+    (found,) = plan(edited, "n.a", known, partitions={"date": "2026-01-02"}, mode=Mode.FILL).tasks
+    assert "its code changed" in found.reason
+
+
+def test_a_backfill_makes_anew_what_is_made_of_files_and_of_versions_that_it_cannot_compare() -> None:
+    files = Source("landing/{date}.csv", SourceFormat.CSV)
+    raw = asset("n.raw", kind=AssetKind.EXTERNAL, function="", partitions=(DAILY,), source=files)
+    made = project(raw, asset("n.b"), asset("n.a", dep("n.raw"), dep("n.b"), partitions=(DAILY,)))
+    known = good(
+        ("n.b", part("n.b"), Version("m0", "1")), ("n.a", part("n.a", date=day(2)), Version("m1", "1", "some"))
+    )
+    (found,) = plan(made, "n.a", known, partitions={"date": "2026-01-02"}, mode=Mode.FILL).tasks
+    assert "whether n.raw changed is not known" in found.reason
 
 
 def test_a_plan_says_when_an_incremental_task_begins_from_scratch() -> None:

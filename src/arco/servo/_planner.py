@@ -160,11 +160,12 @@ class _Planner:
                 return f"{why}{self._released(needs)}"
             if version.code_version != definition.code_version:
                 return f"its code changed since materialization {version.materialization_id}{_anew(target)}"
-            if is_root and self._fills:
-                continue
+            if self._fills and all(source.is_source for source in needs.inputs):
+                continue  # made of nothing, or of files of others alone
             if is_root:
                 return "it has no dependencies, so it always runs"
-            if needs.unknown and not self._fills:
+            # What was read of files is part of a version's fingerprint, and a plan cannot know it.
+            if needs.unknown and (not self._fills or any(source.is_source for source in needs.inputs)):
                 return f"whether {needs.unknown} changed is not known, so it always runs"
             fingerprint = fingerprint or _fingerprint(needs)
             if version.inputs_fingerprint != fingerprint:
