@@ -108,8 +108,9 @@ def test_the_range_of_time_need_not_end_at_windows() -> None:
             "no partition dimension 'zone'; its dimensions are date, region",
         ),
         ({"date": "2026-02-01..2026-03-01", "region": "eu"}, "outside the range: date has nothing"),
-        ({"date": "2025-02-01..2025-01-01", "region": "eu"}, "has nothing in"),
-        ({"date": "2025-01-01", "region": "us..eu"}, "has nothing in"),
+        ({"date": "2025-02-01..2025-01-01", "region": "eu"}, r"its FROM \(--from\) is after its TO \(--to\)"),
+        ({"date": "2025-01-01", "region": "us..eu"}, r"its FROM \(--from\) is after its TO \(--to\)"),
+        ({"date": "2024-01-01..2024-01-02", "region": "eu"}, "has nothing in '2024-01-01..2024-01-02'; it has 2025"),
     ],
 )
 def test_what_does_not_exist_is_refused_with_what_does(given_values: dict[str, str], words: str) -> None:

@@ -155,6 +155,7 @@ def test_partitions_come_from_a_file_too(cli: Cli, project: Path) -> None:
     [
         ([], "say which partitions"),
         (["--from", "2026-02-01"], "outside the range"),
+        (["--from", "2026-01-05", "--to", "2026-01-01"], "(--from) is after its TO (--to)"),
         (["--from", "January"], "no date"),
         (["--partition", "region=eu"], "partitioned by date"),
         (["--partitions-file", "missing.txt"], "cannot be read"),

@@ -108,6 +108,12 @@ def test_init_says_how_to_find_what_was_named_by_flags(cli: Cli, home: Path) -> 
     assert found.code == 0
 
 
+def test_init_names_what_makes_a_pipeline(cli: Cli) -> None:
+    told = cli("init").out
+    for command in ("arco check", "arco deploy", "arco init --example", "arco doctor"):
+        assert command in told
+
+
 def test_config_shows_each_value_with_its_origin(cli: Cli, home: Path) -> None:
     (home / "arco.toml").write_text('tenant_id = "from-file"\nmerge_fan_in = 4\n[store_options]\nregion = "x"\n')
     ran = cli(

@@ -193,8 +193,9 @@ def test_old_versions_are_let_go_and_orphans_removed_with_a_dry_run_first(cli: C
 @pytest.mark.parametrize(
     ("command", "words"),
     [
-        (("orphans", "--older-than", "30m"), "whole hours or days"),
-        (("orphans", "--older-than", "soon"), "not a duration"),
+        (("orphans", "--older-than", "90m"), "whole hours or days, from 1h to 8760h, not '90m'"),
+        (("orphans", "--older-than", "0h"), "whole hours or days, from 1h to 8760h, not '0h'"),
+        (("orphans", "--older-than", "soon"), "not a duration; write a number and s, m, h or d, such as 36h"),
         (("retention", "shop.nothing"), "shop.nothing"),
     ],
 )

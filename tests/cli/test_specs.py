@@ -100,10 +100,16 @@ def test_durations(text: str, seconds: int) -> None:
     assert parse_duration(text) == seconds
 
 
-@pytest.mark.parametrize("text", ["", "5", "m", "-5m", "0s", "1.5h", "5 m", "5w", "9" * 12 + "d", "\u0665m"])
+@pytest.mark.parametrize("text", ["", "5", "m", "-5m", "1.5h", "5 m", "5w", "9" * 12 + "d", "\u0665m"])
 def test_what_is_no_duration_is_refused(text: str) -> None:
     with pytest.raises(Invalid, match="is not a duration"):
         parse_duration(text)
+
+
+def test_zero_is_a_duration_but_too_short() -> None:
+    with pytest.raises(Invalid, match="'0s' is too short; write 1s at the least"):
+        parse_duration("0s")
+    assert parse_duration("0h", may_be_zero=True) == 0
 
 
 def test_an_end_is_a_time_or_a_duration_from_now() -> None:

@@ -57,6 +57,7 @@ def test_what_does_not_belong_to_a_project_is_left_out(tmp_path: Path) -> None:
             ".arco/state": b"x",
             "__pycache__/a.pyc": b"x",
             "old.pyc": b"x",
+            "dev.log": b"x",
             "myenv/pyvenv.cfg": b"x",
             "myenv/lib/c.py": b"x",
             "venv/pyvenv.cfg": b"x",

@@ -16,6 +16,7 @@ from arco.servo._request import Mode, RunRequest, request_fingerprint
 from tests.servo.projects import (
     AT,
     DAILY,
+    REGION,
     asset,
     customers,
     day,
@@ -77,6 +78,26 @@ def test_an_input_without_a_good_version_is_a_skip_with_its_cure() -> None:
     (skip,) = made.skips
     assert skip_kind(skip) is SkipKind.CANNOT_RUN
     assert skip.reason == "cannot run: it needs s.b, and no version of it exists; make that first with `arco run +s.c`"
+
+
+def test_of_many_inputs_without_a_good_version_the_cure_makes_all() -> None:
+    made = project(
+        asset("s.a", partitions=[DAILY, REGION]),
+        asset("s.all", dep("s.a")),
+        asset("s.daily", "s.a", partitions=[DAILY]),
+    )
+    have = made_by(plan(made, "s.a", partitions={"date": "2026-01-02", "region": "*"}), made)
+    (skip,) = plan(made, "s.all", have).skips
+    assert skip.reason == (
+        "cannot run: it needs s.a[date=2026-01-01,region=eu], and no version of it exists (15 more are missing as well)"
+        "; make them all first with "
+        "`arco backfill +s.a --partition date=2026-01-01..2026-01-09 --partition region=eu..us`"
+    )
+    (skip,) = plan(made, "s.daily", partitions={"date": "2026-01-01"}).skips
+    assert skip.reason == (
+        "cannot run: it needs s.a[date=2026-01-01,region=eu], and no version of it exists (1 more is missing as well); "
+        "make them all first with `arco backfill +s.a --partition date=2026-01-01 --partition region=eu..us`"
+    )
 
 
 def test_a_bad_version_is_named_as_the_reason() -> None:

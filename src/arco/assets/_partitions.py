@@ -86,10 +86,16 @@ class Axis:
             first = self.place(low) if low else 0
             after = self.place(high) + 1 if high else len(self)
         if first >= after:
-            raise Invalid(
-                f"partition outside the range: {self.name} has nothing in {shown(text)}; it has {self.described()}"
-            )
+            it_has = f"it has {self.described()}"
+            if low and high and self._is_after(low, high):
+                it_has = "its FROM (--from) is after its TO (--to), so exchange them"
+            raise Invalid(f"partition outside the range: {self.name} has nothing in {shown(text)}; {it_has}")
         return range(first, after)
+
+    def _is_after(self, one: str, other: str) -> bool:
+        if isinstance(self.definition, TimePartitions):
+            return time_value(self.definition, self.name, one) > time_value(self.definition, self.name, other)
+        return self.place(one) > self.place(other)
 
     def _outside(self, text: str) -> Invalid:
         near = ""

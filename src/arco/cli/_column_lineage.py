@@ -143,9 +143,10 @@ class ColumnTree:
         """`NotFound` unless it is known what the column is made of; of an exact one that may be no column."""
         known = sorted({*self.mapped, *exact})
         if self._column not in known:
-            of = f"of {', '.join(known)}" if known else "of no column of it"
+            none = "nor of any other column of it, as before something is made for the first time"
+            others = f"only of {', '.join(known)}" if known else none
             raise NotFound(
-                f"nothing is known about what {self._name(self._root.id, self._column)} is made of, only {of}; "
+                f"nothing is known about what {self._name(self._root.id, self._column)} is made of, {others}; "
                 "`arco lineage coverage` says of how many columns it is known, and why not of others"
             )
 

@@ -5,7 +5,7 @@
 - `changes`: writes through it; has `--request-key` as well.
 
 ArcoError            its message, its exit code, no traceback
-Ctrl-C               130
+Ctrl-C               130, as for a command that cancels itself when it is told to end
 a reader that left   141, as a shell reports it (`arco log cat | head`)
 anything else        1, one line, and the way to the traceback: --traceback
 """
@@ -160,7 +160,7 @@ def _run(
     except ValidationError as error:
         output.error(_unfit(error))
         return Invalid.exit_code
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, asyncio.CancelledError):
         output.note("interrupted")
         return EXIT_INTERRUPTED
     except BrokenPipeError:

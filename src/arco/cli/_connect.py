@@ -25,7 +25,7 @@ from arco.state import Layout
 if TYPE_CHECKING:
     from arco.servo import Merger
 
-__all__ = ["IN_PROCESS", "TIMEOUT_SECONDS", "connect", "find_server", "stored_secret"]
+__all__ = ["IN_PROCESS", "TIMEOUT_SECONDS", "connect", "find_server", "serves", "stored_secret"]
 
 TIMEOUT_SECONDS = 120.0
 FIND_SECONDS = 2.0
@@ -88,19 +88,27 @@ async def find_server(session: Session) -> str | None:
     if not address.startswith(("http://", "https://")) or not is_loopback(address):
         return None
     try:
-        async with httpx.AsyncClient(timeout=FIND_SECONDS, trust_env=False) as http:
-            if (await http.get(f"{address}/healthz")).status_code != httpx.codes.OK:
-                return None
-        async with AsyncClient(address, timeout=FIND_SECONDS, runtime=session.runtime) as client:
-            return address if (await client.whoami()).incarnation == incarnation else None
+        return address if await serves(session, address, incarnation) else None
     except Unauthenticated as error:
         raise Unauthenticated(
             f"the server at {address} seems to serve this workspace and wants a key; name it with ARCO_URL={address} "
             "and set ARCO_TOKEN, or add --url embedded to do without it",
             **error.details,
         ) from error
+
+
+async def serves(session: Session, address: str, incarnation: str) -> bool:
+    """Whether somebody answers there who serves this very workspace. `Unauthenticated` if that takes a key."""
+    try:
+        async with httpx.AsyncClient(timeout=FIND_SECONDS, trust_env=False) as http:
+            if (await http.get(f"{address}/healthz")).status_code != httpx.codes.OK:
+                return False
+        async with AsyncClient(address, timeout=FIND_SECONDS, runtime=session.runtime) as client:
+            return (await client.whoami()).incarnation == incarnation
+    except Unauthenticated:
+        raise
     except (ArcoError, httpx.HTTPError):
-        return None  # it is gone, or its address is somebody else's by now
+        return False  # it is gone, or its address is somebody else's by now
 
 
 @asynccontextmanager

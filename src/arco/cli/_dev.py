@@ -1,6 +1,7 @@
 """`arco dev`: a server, its controllers and a worker on this machine, and the project deployed whenever it changes."""
 
 import asyncio
+import contextlib
 import signal
 from pathlib import Path
 from typing import Annotated
@@ -9,13 +10,14 @@ import typer
 
 from arco.cli._check import ReadProject, problem_lines, read_project
 from arco.cli._command import Session, listens
+from arco.cli._connect import serves
 from arco.cli._deploy import current_deployment, deploy_project, diff_lines
 from arco.cli._open import open_base, slots_of
 from arco.cli._options import FolderArgument, MasterOption, SlotsOption, SparkConfOption
 from arco.cli._output import dump, say
 from arco.cli._stack import Stack, running_stack, spark_arguments
 from arco.client import AsyncClient, is_loopback
-from arco.core import ArcoError, Invalid, NotFound
+from arco.core import ArcoError, Invalid, NotFound, Refused, Unauthenticated
 from arco.runtime import init_workspace, read_incarnation
 from arco.wire import Deployed
 
@@ -45,38 +47,51 @@ async def dev(
         raise Invalid(
             f"arco dev serves this machine only, not {listen}; for others there are `arco serve` and `arco worker`"
         )
-    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, _interrupt)
-    await _ensure_workspace(session)
+    _end_at_sigterm()
+    await _refuse_second(session, f"http://{listen}", await _ensure_workspace(session))
     count = slots_of(session.project, slots)
     async with running_stack(session, slots=count, listen=listen, spark=spark_arguments(master, spark_conf)) as stack:
         _welcome(session, stack, place, count)
         seen: dict[Path, tuple[int, int]] = {}
+        deployed = ""
         while True:
             found = await asyncio.to_thread(_files, place)
             if found != seen:
                 seen = found
-                await _deploy(session, stack.client, place)
+                deployed = await _deploy(session, stack.client, place, deployed)
                 if not reload:
                     await asyncio.Event().wait()
             await asyncio.sleep(LOOK_SECONDS)
 
 
-def _interrupt() -> None:
-    """Ends as Ctrl-C does: what runs is finished first."""
-    signal.raise_signal(signal.SIGINT)
+def _end_at_sigterm() -> None:
+    """End as Ctrl-C does: what runs is finished first. Not by SIGINT, which a shell has jobs behind `&` ignore."""
+    running = asyncio.current_task()
+    assert running is not None
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, running.cancel)
 
 
-async def _ensure_workspace(session: Session) -> None:
+async def _ensure_workspace(session: Session) -> str:
+    """The incarnation of the workspace, which is created if there is none."""
     project, runtime = session.project, session.runtime
     async with open_base(project, runtime) as base:
         try:
-            await read_incarnation(base, project.scope, runtime)
+            return (await read_incarnation(base, project.scope, runtime)).id
         except NotFound:
-            await init_workspace(base, project.scope, runtime)
-            if not session.output.as_json:
-                session.output.people.print(
-                    say(f"Created the workspace {project.scope.root} in {project.store}", "green")
-                )
+            created = await init_workspace(base, project.scope, runtime)
+    if not session.output.as_json:
+        session.output.people.print(say(f"Created the workspace {project.scope.root} in {project.store}", "green"))
+    return created.id
+
+
+async def _refuse_second(session: Session, address: str, incarnation: str) -> None:
+    """Say who has the address if it is a server of this workspace. Of any other, the attempt to listen tells."""
+    with contextlib.suppress(Unauthenticated):
+        if await serves(session, address, incarnation):
+            raise Refused(
+                f"the workspace {session.project.scope.root} is served at {address} already; "
+                "use that server, or end it first"
+            )
 
 
 def _welcome(session: Session, stack: Stack, place: Path, slots: int) -> None:
@@ -86,7 +101,7 @@ def _welcome(session: Session, stack: Stack, place: Path, slots: int) -> None:
     output = session.output.people
     tasks = "1 task" if slots == 1 else f"{slots} tasks"
     output.print(say(f"Serving {session.project.scope.root} at {stack.url}, with {tasks} at once", "green"))
-    output.print(say(f"  {place} is deployed whenever it changes. In another terminal: arco run '*'", "dim"))
+    output.print(say(f"  {place} is deployed whenever it changes. In another terminal: arco assets list", "dim"))
     output.print(say("  Ctrl-C ends it; what runs is finished first.", "dim"))
 
 
@@ -104,23 +119,36 @@ def _files(place: Path) -> dict[Path, tuple[int, int]]:
     return found
 
 
-async def _deploy(session: Session, client: AsyncClient, place: Path) -> None:
-    """Deploy what is there if it is whole; else say what is wrong and wait for the next change."""
+async def _deploy(session: Session, client: AsyncClient, place: Path, deployed: str) -> str:
+    """Deploy what is there if it is whole; else say what is wrong and wait for the next change.
+
+    `deployed` is the hash of the code that was deployed before, and the answer that of what is deployed now. The same
+    code again is not even asked for: a file that is written again as it was is no change.
+    """
     try:
+        if deployed and await asyncio.to_thread(_hash, place) == deployed:
+            return deployed
         read = await asyncio.to_thread(read_project, place)
         if read.problems:
             _show_problems(session, read)
-            return
+            return deployed
         if not read.project.assets:
             session.output.warn(f"there are no assets in {place} yet; decorate a function with @asset from arco")
-            return
+            return deployed
         current = await current_deployment(client)
         done = await deploy_project(client, read, current, message="arco dev")
     except ArcoError as error:
         session.output.error(error)
-        return
+        return deployed
     if current is None or done.deployment_id != current.deployment_id:
         _show_deployed(session, done)
+    return read.project.code_sha256
+
+
+def _hash(place: Path) -> str:
+    from arco.sdk import code_name, pack_code
+
+    return code_name(pack_code(place))
 
 
 def _show_problems(session: Session, read: ReadProject) -> None:

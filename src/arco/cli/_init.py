@@ -88,7 +88,11 @@ def _next_steps(session: Session) -> list[Text]:
     flags = [name for name in values if loaded.origin[name].startswith("--")]
     exports = [f"  export ARCO_{name.upper()}={shlex.quote(values[name])}" for name in flags]
     found_by = [_lines("Other commands find it by the same flags, or with:", *exports)] if flags else []
-    return [*found_by, say("Next: arco doctor, arco log tail, arco state tables")]
+    steps = _lines(
+        "Next: arco check, arco deploy, if there is a pipeline here; arco init --example writes one to an empty folder",
+        "      arco doctor, arco log tail, arco state tables",
+    )
+    return [*found_by, steps]
 
 
 @command(app)

@@ -170,10 +170,11 @@ async def orphans(
     Folders of attempts that run, of versions that are not deleted and of tables of the catalog are never touched, and
     neither are replaced files of which an attempt that runs was told.
     """
-    hours, rest = divmod(parse_duration(older_than), 3600)
+    hours, rest = divmod(parse_duration(older_than, example="36h", may_be_zero=True), 3600)
     if rest or not 1 <= hours <= MAX_HOURS:
         raise Invalid(
-            f"--older-than takes whole hours or days, from 1h to {MAX_HOURS}h; an attempt may write for a while"
+            f"--older-than takes whole hours or days, from 1h to {MAX_HOURS}h, not {older_than[:20]!r}; "
+            "an attempt may write for a while"
         )
     if not dry_run:
         confirm(session, f"Remove files of {selection} that belong to no version? --dry-run shows which.", yes)

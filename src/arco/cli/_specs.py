@@ -124,11 +124,13 @@ def parse_pairs(option: str, given: Iterable[str] | None) -> dict[str, str]:
     return pairs
 
 
-def parse_duration(text: str) -> int:
-    """Seconds."""
+def parse_duration(text: str, *, example: str = "90m", may_be_zero: bool = False) -> int:
+    """Seconds. `example` is a duration that whoever asks would take."""
     found = re.fullmatch(r"([0-9]{1,9})([smhd])", text.strip())
-    if found is None or not int(found[1]):
-        raise Invalid(f"{text[:SHOWN]!r} is not a duration; write a number and s, m, h or d, such as 90m")
+    if found is None:
+        raise Invalid(f"{text[:SHOWN]!r} is not a duration; write a number and s, m, h or d, such as {example}")
+    if not int(found[1]) and not may_be_zero:
+        raise Invalid(f"{text[:SHOWN]!r} is too short; write 1s at the least, such as {example}")
     return int(found[1]) * UNITS[found[2]]
 
 

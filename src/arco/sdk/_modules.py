@@ -1,10 +1,12 @@
 """The files of a project: which ones belong to it, and under which names they are imported.
 
-Everything below the project's folder does, but for hidden folders, virtual environments, caches, and tests. Modules are
-named from the folder itself, those below `src/` from there.
+Everything below the project's folder does, but for what is hidden, virtual environments, caches, links, logs, and what
+this very command says, if its output goes to a file there. Modules are named from the folder itself, those below `src/`
+from there; tests are none.
 """
 
 import os
+import stat
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,6 +16,7 @@ from arco.core import Invalid
 __all__ = ["Module", "add_to_path", "module_of", "project_files", "project_modules"]
 
 _SKIPPED_FOLDERS = frozenset({"__pycache__", "node_modules", "site-packages"})
+_SKIPPED_ENDINGS = (".pyc", ".pyo", ".log")
 _MADE_FOLDERS = frozenset({"build", "dist"})
 """What packaging tools leave behind, unless it is a package of that name."""
 _TESTS = frozenset({"tests", "test"})
@@ -26,18 +29,34 @@ Module = tuple[str, Path]
 
 def project_files(directory: Path) -> Iterator[Path]:
     """All files of a project, sorted. Links are left out: what they point to may not be part of it."""
-    count = 0
+    count, own = 0, _own_output()
     for root, folders, names in os.walk(directory, followlinks=False):
         here = Path(root)
         folders[:] = sorted(name for name in folders if not _is_skipped(here / name))
         for name in sorted(names):
             path = here / name
-            if name.startswith(".") or name.endswith((".pyc", ".pyo")) or path.is_symlink() or not path.is_file():
+            if name.startswith(".") or name.endswith(_SKIPPED_ENDINGS) or path.is_symlink() or not path.is_file():
+                continue
+            if own and _identity(path) in own:
                 continue
             count += 1
             if count > _FILES_MAX:
                 raise Invalid(f"the project has more than {_FILES_MAX:,} files; give the folder that has the pipelines")
             yield path
+
+
+def _own_output() -> set[tuple[int, int] | None]:
+    """The files that standard output and standard error go to. They grow while the project is read."""
+    return {_identity(number) for number in (1, 2)} - {None}
+
+
+def _identity(file: int | Path) -> tuple[int, int] | None:
+    """What tells a plain file from all others; None if it is no such file, or gone."""
+    try:
+        about = os.stat(file)
+    except OSError:
+        return None
+    return (about.st_dev, about.st_ino) if stat.S_ISREG(about.st_mode) else None
 
 
 def project_modules(directory: Path) -> list[Module]:

@@ -5,7 +5,8 @@ one is *pinned* to its newest good version. What others make (external assets, o
 and what only comes earlier is not read: neither is pinned. Of files of others a plan has the partitions that are read.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from shlex import quote
 from typing import NamedTuple
 
 import msgspec
@@ -151,12 +152,33 @@ class _Source:
         version = self._versions.get(partition)
         return Found(None, None if version is None else Pin(partition, key.canonical, version.materialization_id))
 
-    def missing(self, own: str, partition: str, key: PartitionKey) -> str:
-        """Why a partition of the asset `own` cannot run: this one of the dependency has no good version."""
+    def missing(self, own: str, partition: str, needed: Keys) -> str:
+        """Why a partition of the asset `own` cannot run: of what it needs of the dependency, some has no good version.
+
+        All of that is named, for a cure of the first alone would only lead to the next.
+        """
+        lacking = [key for key in needed if self.find(key).pin is None]
         bad = self._world.state.bad.get(self.asset_id, {})
-        why = bad.get(self._world.partition_id(self.asset_id, key), "no version of it exists")
-        is_held = why in HELD_BACK
-        return missing_input(own, partition, self.dependency.key, self._world.text(key), why, is_held=is_held)
+        why = bad.get(self._world.partition_id(self.asset_id, lacking[0]), "no version of it exists")
+        return missing_input(
+            own,
+            partition,
+            self.dependency.key,
+            self._world.text(lacking[0]),
+            why,
+            is_held=why in HELD_BACK,
+            more=len(lacking) - 1,
+            all_of_them=self._options(lacking) if len(lacking) > 1 else "",
+        )
+
+    def _options(self, keys: Sequence[PartitionKey]) -> str:
+        """Options of `arco backfill` that name these partitions of the dependency: of each dimension a range."""
+        found = [places for key in keys if (places := self._other.places(key)) is not None]
+        ranges = []
+        for axis, places in zip(self._other.axes, zip(*found, strict=True), strict=True):
+            first, last = (self._world.text(axis.keys[place]) for place in (min(places), max(places)))
+            ranges.append(first if first == last else f"{first}..{last.partition('=')[2]}")
+        return " ".join(f"--partition {quote(text)}" for text in ranges)
 
     def input(self, pins: tuple[Pin, ...]) -> Input:
         return Input(
@@ -196,6 +218,6 @@ class UnitInputs:
                 if pin is not None:
                     pins.append(pin)
                 elif source.is_pinned:
-                    return source.missing(self._key, self._world.text(key), other)
+                    return source.missing(self._key, self._world.text(key), source.keys(key))
             inputs.append(source.input(tuple(pins)))
         return Needs(tuple(inputs), tuple(sorted(upstream)), stage, self._unknown)

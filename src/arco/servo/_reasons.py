@@ -61,13 +61,27 @@ def cannot_run(why: str) -> str:
 
 
 def missing_input(
-    own: str, partition: str, needed: str, needed_partition: str, why: str, *, is_held: bool = False
+    own: str,
+    partition: str,
+    needed: str,
+    needed_partition: str,
+    why: str,
+    *,
+    is_held: bool = False,
+    more: int = 0,
+    all_of_them: str = "",
 ) -> str:
-    """A partition of the asset `own` needs one of the asset `needed`, which has no good version."""
+    """A partition of the asset `own` needs one of the asset `needed`, which has no good version.
+
+    So it is with `more` partitions of it; `all_of_them` are the options that name these and the first.
+    """
     # Where both have the same partition, one run can make them; else what is missing is made by itself.
     first = own if partition == needed_partition else needed
     text = task_key_of(needed, needed_partition)
     cure = f"make that first with `arco run +{first}{_options(needed_partition)}`"
+    if more:
+        why += f" ({more:,} more {'is' if more == 1 else 'are'} missing as well)"
+        cure = f"make them all first with `arco backfill +{needed} {all_of_them}`"
     if is_held:
         look = f"arco quarantine show {needed}{_options(needed_partition)}"
         cure = f"look at it with `{look}` and release it if it is right, or {cure}"

@@ -1,0 +1,88 @@
+"""`arco dev` as people start it: behind `&`, with its output in the folder of the project, and twice."""
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.conftest import Cli
+
+SECONDS = 40
+LOOKS = 1.5
+"""Seconds in which it has looked at the files more than once."""
+
+PIPELINE = """from arco import asset
+
+__namespace__ = "n"
+
+
+@asset
+def one():
+    return {"n": [1]}
+"""
+
+
+class Dev:
+    """The command as a job of a shell that is not interactive, which has it ignore SIGINT."""
+
+    def __init__(self, folder: Path) -> None:
+        self.pipeline = folder / "pipeline.py"
+        self.pipeline.write_text(PIPELINE)
+        self.told = folder / "told.txt"
+        command = f"trap '' INT; exec {sys.executable} -m arco.cli dev --json --slots 1 > told.txt 2>&1"
+        self.process = subprocess.Popen(["sh", "-c", f"{command} --listen 127.0.0.1:0"], cwd=folder)
+
+    def lines(self) -> list[dict[str, Any]]:
+        text = self.told.read_text() if self.told.exists() else ""
+        return [json.loads(line) for line in text.splitlines(keepends=True) if line[0] + line[-1] == "{\n"]
+
+    def deployments(self) -> list[str]:
+        return [line["deployment_id"] for line in self.lines() if "deployment_id" in line]
+
+    def wait(self, for_it: Callable[[], bool]) -> None:
+        end = time.monotonic() + SECONDS
+        while not for_it():
+            assert self.process.poll() is None, self.told.read_text()
+            assert time.monotonic() < end, self.told.read_text()
+            time.sleep(0.05)
+
+
+@pytest.fixture
+def dev(home: Path) -> Iterator[Dev]:
+    started = Dev(home)
+    try:
+        started.wait(lambda: bool(started.deployments()))
+        yield started
+    finally:
+        started.process.kill()
+        started.process.wait()
+
+
+def test_only_what_changed_is_deployed_and_sigterm_ends_it(dev: Dev, cli: Cli, home: Path) -> None:
+    before = cli("log", "tail", "--json").out
+    (home / "other.log").write_text("not a part of it\n")
+    dev.pipeline.write_text(PIPELINE)
+    time.sleep(LOOKS)
+    assert len(dev.deployments()) == 1
+    assert cli("log", "tail", "--json").out == before
+    dev.pipeline.write_text(PIPELINE.replace("[1]", "[2]"))
+    dev.wait(lambda: len(dev.deployments()) == 2)
+    dev.process.terminate()
+    assert dev.process.wait(SECONDS) == 130
+    assert dev.told.read_text().splitlines()[3:] == ["interrupted"]
+
+
+def test_a_second_one_says_that_the_workspace_is_served(
+    dev: Dev, cli: Cli, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    listen = dev.lines()[0]["url"].removeprefix("http://")
+    again = cli("dev", "--listen", listen, "--json")
+    assert (again.code, again.error["name"]) == (3, "Refused")
+    assert f"default/default is served at http://{listen} already" in again.error["message"]
+    other = cli("dev", "--listen", listen, "--store", f"file://{tmp_path_factory.mktemp('other')}", "--json")
+    assert (other.code, "choose another with --listen" in other.err) == (2, True)
