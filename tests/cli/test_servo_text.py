@@ -233,6 +233,14 @@ def test_a_failure_says_what_where_and_what_to_do() -> None:
     assert text.rstrip().endswith("Or that.")
 
 
+def test_what_a_function_on_spark_raised_is_told_under_its_own_name() -> None:
+    error = "ValueError: too big (sales.py:3)\nTraceback (most recent call last):"
+    last = attempt(error_type="pyspark.errors.exceptions.captured.PythonException", error=error)
+    text = rendered(failure_text(detail(task(state="FAILED", error=error), [last]), ""))
+    assert "\n  ValueError: too big (sales.py:3)\n" in text
+    assert "PythonException" not in text
+
+
 def test_only_the_end_of_a_long_log_is_shown() -> None:
     text = rendered(failure_text(detail(task(state="FAILED"), [attempt()]), "\n".join(map(str, range(100)))))
     assert "... 80 lines before" in text

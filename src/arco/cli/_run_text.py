@@ -249,6 +249,8 @@ def _error_line(kind: str | None, error: str | None) -> str | None:
         return kind
     line = error.strip().splitlines()[0] if error.strip() else ""
     name = (kind or "").rpartition(".")[2]
+    if name == "PythonException":
+        return line  # Spark's word for whatever a function raised, which the line itself names
     return f"{name}: {line}" if name and not line.startswith(name) else line
 
 
