@@ -23,6 +23,7 @@ from arco.cli._run_text import (
     shown_seconds,
     tasks_grid,
 )
+from arco.cli._runs import _listed
 from arco.cli._watch import Seen, frame
 from arco.core import SECOND, format_time
 from arco.wire import (
@@ -262,6 +263,12 @@ def test_places_in_arco_are_left_out_of_errors_that_say_what_to_do(
     text = rendered(failure_text(detail(task(state="FAILED", error="no"), [last]), ""), width=200)
     assert all(part in text for part in expected)
     assert not any(part in text for part in left_out)
+
+
+def test_an_explanation_has_a_line_for_each_sentence() -> None:
+    assert (
+        rendered(_listed("What happened", ["a failed: no\nTraceback", "b"])) == "What happened\n  a failed: no\n  b\n"
+    )
 
 
 def test_only_the_end_of_a_long_log_is_shown() -> None:
