@@ -8,6 +8,7 @@ import pyarrow as pa
 import pytest
 
 from arco.catalog import Limits
+from arco.catalog._sql_assets import why_nothing
 from arco.catalog._sql_data import sources_of
 from arco.catalog._sql_types import arrow_type
 from arco.core import ArcoError, Invalid, NotFound, Refused, TooLarge, new_ulid
@@ -21,7 +22,7 @@ from arco.domains.catalog import (
     FormerColumnName,
     Ref,
 )
-from arco.domains.execution import MATERIALIZATIONS, CompactFiles, DataFile
+from arco.domains.execution import MATERIALIZATIONS, CompactFiles, DataFile, Partition
 from arco.storage import Role
 from tests.catalog.sql_world import World, in_world, parquet
 
@@ -238,6 +239,29 @@ def test_what_cannot_be_read_says_why() -> None:
         assert isinstance(await made("big", DataFile("data/x", 1 << 50, 1)), TooLarge)
 
     in_world(test)
+
+
+def held(status: str, key: str = "") -> Partition:
+    times = {"last_success_at": None, "last_failure_at": None, "created_at": 0, "updated_at": 0}
+    nothing = dict.fromkeys(("current_materialization_id", "current_version", "row_count", "byte_size", "file_count"))
+    known = {"schema_hash": None, "last_run_id": "r", "last_task_id": "t", "last_error": None, "version_count": 1}
+    newest = {"newest_materialization_id": "m", "newest_status": status}
+    return Partition("p", "a", "n.a", key, status, **nothing, **known, **times, **newest)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("kind", "partitions", "words"),
+    [
+        ("asset", [], "`arco run n.a` makes it"),
+        ("asset", [held("published")], "`arco run n.a` makes it"),
+        ("asset", [held("quarantined")], "is held back (quarantined); `arco quarantine show n.a`"),
+        ("sql", [held("blocked", "date=d:2025-01-01")], "`arco quarantine list --asset n.a`"),
+        ("external", [], "n.a is made by others"),
+        ("observable", [], "n.a is made by others"),
+    ],
+)
+def test_an_asset_without_data_says_why_and_what_to_do(kind: str, partitions: list[Partition], words: str) -> None:
+    assert words in why_nothing("n.a", kind, partitions)
 
 
 def test_files_outside_the_data_folder_are_never_read() -> None:

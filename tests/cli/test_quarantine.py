@@ -8,6 +8,8 @@ import pytest
 from typer.testing import CliRunner
 
 from arco.cli._app import app
+from arco.cli._quarantine import _check_row
+from arco.wire import VersionCheck
 from tests.cli.conftest import Cli, Ran
 
 SHOP = '''"""A shop with one bad day."""
@@ -85,12 +87,41 @@ def test_what_is_held_back_is_listed_and_shown_with_what_its_checks_found(cli: C
     text = cli("quarantine", "show", *BAD).out
     assert "Version 1 of shop.orders[date=2026-01-02]" in text
     assert "has_rows" in text
-    assert "block downstream (strict)" in text
+    assert "by the gating policy strict:" in text
+    assert "block downstream  " in text
     assert "readers get      nothing" in text
     assert "arco quarantine release shop.orders -p date=2026-01-02 --version 1" in text
     found = shown(cli, "quarantine", "show", "shop.orders", "--version", held["materialization_id"])
     assert (found["judged"], [check["passed"] for check in found["checks"]]) == ("blocked", [False])
     assert len(found["files"]) == 1
+
+
+@pytest.mark.parametrize(
+    ("message", "expected", "actual", "told"),
+    [
+        ("x is null in 3 of 20 rows, and at most 1 row may be so", "at most 1 row", "3 of 20 rows", None),
+        ("x is null in 3 of 20 rows", "no rows", "3 of 20 rows", "x is null in 3 of 20 rows: expected no rows"),
+        (None, "500 to 3000", "1283", "expected 500 to 3000, found 1283"),
+        (None, None, None, "why"),
+    ],
+)
+def test_what_a_check_found_is_told_once(
+    message: str | None, expected: str | None, actual: str | None, told: str | None
+) -> None:
+    check = VersionCheck(
+        check_name="c",
+        check_type="rule",
+        passed=False,
+        severity="error",
+        expected_value=expected,
+        actual_value=actual,
+        message=message,
+        action="block_downstream",
+        policy="strict",
+        decision="why",
+        executed_at="",
+    )
+    assert _check_row(check)[3:] == ["block downstream", told or message]
 
 
 @pytest.mark.usefixtures("shop")

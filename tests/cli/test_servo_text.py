@@ -23,6 +23,7 @@ from arco.cli._run_text import (
     shown_seconds,
     tasks_grid,
 )
+from arco.cli._runs import _listed
 from arco.cli._watch import Seen, frame
 from arco.core import SECOND, format_time
 from arco.wire import (
@@ -231,6 +232,43 @@ def test_a_failure_says_what_where_and_what_to_do() -> None:
     assert "    one\n    two\n" in text
     assert "Do this.  arco doctor" in text
     assert text.rstrip().endswith("Or that.")
+
+
+def test_what_a_function_on_spark_raised_is_told_under_its_own_name() -> None:
+    error = "ValueError: too big (sales.py:3)\nTraceback (most recent call last):"
+    last = attempt(error_type="pyspark.errors.exceptions.captured.PythonException", error=error)
+    text = rendered(failure_text(detail(task(state="FAILED", error=error), [last]), ""))
+    assert "\n  ValueError: too big (sales.py:3)\n" in text
+    assert "PythonException" not in text
+
+
+OURS = '  File "/venv/lib/python3.11/site-packages/arco/worker/_spark.py", line 9, in make\n    return call()\n'
+THEIRS = '  File "sales.py", line 3, in orders\n    context.secret("x")\n'
+LIBRARY = '  File "/venv/lib/python3.11/site-packages/pyspark/sql.py", line 7, in run\n    go()\n'
+
+
+@pytest.mark.parametrize(
+    ("kind", "trace", "expected", "left_out"),
+    [
+        ("arco.core.Invalid", OURS + THEIRS + OURS, ["sales.py", "context.secret"], ["_spark.py", "return call()"]),
+        ("arco.spark._files.BadRecords", OURS + LIBRARY + OURS, [], ["Where it arose", "_spark.py", "pyspark"]),
+        ("arco.spark._errors.SparkFailed", THEIRS + LIBRARY + OURS, ["sales.py", "pyspark/sql.py"], ["_spark.py"]),
+        ("builtins.ValueError", OURS + LIBRARY, ["_spark.py", "pyspark/sql.py"], []),
+    ],
+)
+def test_places_in_arco_are_left_out_of_errors_that_say_what_to_do(
+    kind: str, trace: str, expected: list[str], left_out: list[str]
+) -> None:
+    last = attempt(error_type=kind, traceback=f"Traceback (most recent call last):\n{trace}x: no\n")
+    text = rendered(failure_text(detail(task(state="FAILED", error="no"), [last]), ""), width=200)
+    assert all(part in text for part in expected)
+    assert not any(part in text for part in left_out)
+
+
+def test_an_explanation_has_a_line_for_each_sentence() -> None:
+    assert (
+        rendered(_listed("What happened", ["a failed: no\nTraceback", "b"])) == "What happened\n  a failed: no\n  b\n"
+    )
 
 
 def test_only_the_end_of_a_long_log_is_shown() -> None:

@@ -11,9 +11,12 @@ from arco.core import Invalid, LostObject, RateLimited, Unavailable
 from arco.domains.orchestration.events import FailureCategory as C
 from arco.domains.orchestration.events import TaskFailure
 from arco.servo._failures import MAX_MESSAGE, MAX_TRACEBACK, classify, hints_for, is_retryable
-from arco.spark._errors import SparkFailed
+from arco.spark._errors import BadFrame, NothingReturned, SparkFailed, raised_first
+from arco.spark._files import BadRecords
 from arco.storage import StoreFailed
+from arco.worker import _errors
 from arco.worker._errors import ChecksFailed, DriverLost, SchemaViolation, SecretMissing
+from arco.worker._sources import FilesMissing
 
 EXECUTOR_LOST = (
     "org.apache.spark.SparkException: Job aborted due to stage failure: Task 0 in stage 0.0 failed 4 times, most "
@@ -51,6 +54,11 @@ def classified(
         (("openai.RateLimitError", "builtins.Exception"), "", C.RATE_LIMITED),
         (FileNotFoundError, "", C.MISSING_DEPENDENCY),
         (LostObject, "", C.MISSING_DEPENDENCY),
+        (FilesMissing, "", C.MISSING_DEPENDENCY),
+        (NothingReturned, "", C.TRANSFORM_ERROR),
+        (_errors.NothingReturned, "", C.SCHEMA_VIOLATION),
+        (BadFrame, "", C.CONFIGURATION_ERROR),
+        (BadRecords, "", C.DATA_QUALITY_FAILURE),
         (ModuleNotFoundError, "No module named 'x'", C.CONFIGURATION_ERROR),
         (SyntaxError, "", C.CONFIGURATION_ERROR),
         (PermissionError, "", C.CONFIGURATION_ERROR),
@@ -106,6 +114,58 @@ def test_every_category_has_hints_whose_commands_hold_what_they_name(category: C
 
 def test_of_a_lost_executor_people_are_told_what_may_have_killed_it() -> None:
     assert "lack of memory" in classified(SparkFailed, EXECUTOR_LOST).hints[0].action
+
+
+@pytest.mark.parametrize(
+    ("kind", "action"),
+    [
+        (FilesMissing, "Others bring these files, no run makes them"),
+        (BadRecords, 'corrupt="null" or corrupt="drop"'),
+        (NothingReturned, "Have sales:orders return its data"),
+        (_errors.NothingReturned, "Have sales:orders return its data"),
+        (BadFrame, "Have sales:orders return what the error asks for"),
+        (ChecksFailed, "See which checks failed"),
+    ],
+)
+def test_hints_fit_what_is_known_of_an_exception(kind: type[BaseException], action: str) -> None:
+    hints = classify(lineage_of(kind), "", "", Retries(), run_id="R", task_key="n.a", function="sales:orders").hints
+    assert action in hints[0].action
+
+
+def test_of_a_lost_version_people_plan_the_partition_that_misses_it() -> None:
+    (hint,) = hints_for(C.MISSING_DEPENDENCY, "R", "n.a[date=2025-01-01,region=the north]")
+    assert hint.command == "arco plan +n.a -p date=2025-01-01 -p 'region=the north'"
+
+
+RAISED = """
+  An exception was thrown from the Python worker. Please see the stack trace below.
+Traceback (most recent call last):
+  File "/venv/lib/python3.11/site-packages/pyspark/python/lib/pyspark.zip/pyspark/worker.py", line 3369, in main
+    process()
+  File "{path}", line 12, in clean
+    raise ValueError("x is too big for me")
+ValueError: x is too big for me
+"""
+
+
+@pytest.mark.parametrize(
+    ("path", "place"),
+    [
+        ("/tmp/code/shop/orders.py", " (shop/orders.py:12)"),
+        ("/tmp/spark-1/userFiles-2/code-3.zip/shop/orders.py", " (shop/orders.py:12)"),
+        ("/venv/lib/python3.11/site-packages/pandas/frame.py", ""),
+    ],
+)
+def test_what_a_function_on_spark_raised_comes_first(path: str, place: str) -> None:
+    first, _, rest = raised_first(RAISED.format(path=path), "/tmp/code").partition("\n")
+    assert first == f"ValueError: x is too big for me{place}"
+    assert rest.startswith("Traceback (most recent call last):\n")
+    assert rest.endswith("\nValueError: x is too big for me")
+
+
+@pytest.mark.parametrize("text", ["", "no traceback", "Traceback (most recent call last):", '  File "x", line 1, in f'])
+def test_what_is_no_traceback_is_told_as_it_is(text: str) -> None:
+    assert raised_first(text, "") == text
 
 
 def test_commands_can_be_typed_as_they_are() -> None:

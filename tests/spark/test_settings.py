@@ -1,12 +1,14 @@
 """What a worker is told of Spark, and where Spark finds a store."""
 
+import re
+
 import pytest
 
 from arco.core import Invalid, check_master
 from arco.spark import SparkSettings, parse_conf
 from arco.spark._errors import SparkUnreachable
 from arco.spark._place import place_of
-from arco.spark._session import check_reachable
+from arco.spark._session import _LOGGING, check_reachable
 
 
 @pytest.mark.parametrize(
@@ -31,6 +33,12 @@ def test_masters_are_taken_as_they_are(text: str) -> None:
 def test_what_is_no_master_is_refused(text: str) -> None:
     with pytest.raises(Invalid, match="is no Spark master; write local"):
         check_master(text)
+
+
+def test_every_logger_that_is_told_less_has_a_name_and_a_level() -> None:
+    named = set(re.findall(r"^logger\.(\w+)\.name = ", _LOGGING, re.MULTILINE))
+    assert named == set(re.findall(r"^logger\.(\w+)\.level = ", _LOGGING, re.MULTILINE))
+    assert "DiskBlockObjectWriter\nlogger.blocks.level = error\n" in _LOGGING
 
 
 def test_settings_are_pairs_and_their_values_are_not_shown() -> None:

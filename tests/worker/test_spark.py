@@ -1,6 +1,7 @@
 """Assets on Spark: whole workers with real driver processes, which share one warm application."""
 
 import datetime as dt
+import re
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -269,7 +270,7 @@ def test_an_empty_frame_is_one_file_with_its_columns(world: WarmWorld) -> None:
 @pytest.mark.parametrize(
     ("name", "category", "text"),
     [
-        ("nothing", FailureCategory.CONFIGURATION_ERROR, "returned None"),
+        ("nothing", FailureCategory.TRANSFORM_ERROR, "returned None"),
         ("a_list", FailureCategory.CONFIGURATION_ERROR, "returned builtins.list"),
         ("stream", FailureCategory.CONFIGURATION_ERROR, "returned a stream"),
         ("doubles", FailureCategory.CONFIGURATION_ERROR, "id, ID"),
@@ -287,6 +288,14 @@ def test_what_cannot_be_kept_is_a_failure_that_says_why(
 ) -> None:
     result = world.do(world.envelope(definitions=(on_spark(name),)))
     failed(result, category, text)
+
+
+def test_what_a_function_raised_on_an_executor_is_the_first_that_is_told(world: WarmWorld) -> None:
+    failure = world.do(world.envelope(definitions=(on_spark("udf_raises"),))).failure
+    assert failure is not None
+    first, _, rest = failure.message.partition("\n")
+    assert re.fullmatch(r"LookupError: no such thing \(\w+\.py:\d+\)", first), first
+    assert rest.startswith("Traceback (most recent call last):")
 
 
 def test_a_crash_of_python_that_spark_heard_of_is_the_codes_fault(world: WarmWorld) -> None:

@@ -47,6 +47,10 @@ UNKNOWN: Final = "unknown"
 _LEAST_ROOM: Final = 0.01
 """A history in which nothing ever moved still allows for this part of its mean."""
 
+_MOST_VALUES: Final = 5
+_MOST_LETTERS: Final = 60
+"""Of accepted values and of a pattern, in a sentence."""
+
 _NOT_MEASURED: Final = NoValue("it was not measured")
 
 _FAMILIES: Final = {
@@ -156,13 +160,15 @@ def _rows_verdict(check: CheckDefinition, rule: RowRule, total: float | None, fa
     if total is None or failing is None:
         return _no_result(check, "the rows could not be counted")
     error = rule.error if rule.error is not None or rule.warn is not None else Rows(0)
-    message = f"{_fault(check, rule)} in {_part(failing, total)}"
+    fault = f"{_fault(check, rule)} in {_part(failing, total)}"
     for limit, severity in ((error, check.severity), (rule.warn, Severity.WARNING)):
         if limit is not None and _exceeds(failing, total, limit):
+            message = f"{fault}, and {_limit_text(limit)} may be so"
             return Verdict(False, severity, message, _limit_text(limit), _part(failing, total))
     kept = error or rule.warn
     assert kept is not None
-    return Verdict(True, check.severity, message if failing else "", _limit_text(kept), _part(failing, total))
+    message = f"{fault}, and {_limit_text(kept)} may be so" if failing else ""
+    return Verdict(True, check.severity, message, _limit_text(kept), _part(failing, total))
 
 
 def _exceeds(failing: float, total: float, limit: Limit) -> bool:
@@ -178,14 +184,31 @@ def _fault(check: CheckDefinition, rule: RowRule) -> str:
         case Unique():
             return f"{', '.join(rule.columns)} repeats what an earlier row has"
         case Between():
-            return f"{rule.column} is out of its range"
+            return f"{rule.column} is not {_limits(rule)}"
         case AcceptedValues():
-            return f"{rule.column} has a value that is not accepted"
+            more = ", ..." if len(rule.values) > _MOST_VALUES else ""
+            return f"{rule.column} is none of {', '.join(map(_constant, rule.values[:_MOST_VALUES]))}{more}"
         case Matches():
-            return f"{rule.column} does not match its pattern"
+            return f"{rule.column} does not match {_shortened(rule.pattern)}"
         case References():
             return f"{', '.join(rule.columns)} is not to be found in {rule.asset}"
     return f"the query of {check.name} finds a fault"
+
+
+def _limits(rule: Between) -> str:
+    if rule.min is not None and rule.max is not None:
+        return f"between {_constant(rule.min)} and {_constant(rule.max)}"
+    return f"at least {_constant(rule.min)}" if rule.min is not None else f"at most {_constant(rule.max)}"
+
+
+def _constant(one: Constant | None) -> str:
+    if one is None:
+        return "anything"
+    return f"{int(one.text):,}" if one.type == "int" else _shortened(one.text)
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= _MOST_LETTERS else f"{text[:_MOST_LETTERS]}..."
 
 
 def _part(failing: float, total: float) -> str:
@@ -196,7 +219,9 @@ def _part(failing: float, total: float) -> str:
 def _limit_text(limit: Limit) -> str:
     if isinstance(limit, Percent):
         return f"at most {limit.most:g} % of the rows"
-    return f"at most {limit.most} rows" if limit.most else "no rows"
+    if not limit.most:
+        return "no row"
+    return "at most 1 row" if limit.most == 1 else f"at most {limit.most:,} rows"
 
 
 # The others

@@ -16,13 +16,15 @@ from arco.catalog._sql_files import Wanted, decode_file
 from arco.catalog._sql_relation import select_columns
 from arco.core import NotFound, Refused, Runtime
 from arco.domains.deployments import AssetRow
-from arco.domains.execution import Materialization
+from arco.domains.execution import HELD, PARTITIONS, Materialization, Partition
 from arco.state import Snapshot
 from arco.storage import ObjectMissing, Store
 
-__all__ = ["AssetDataRelation", "read_asset_data"]
+__all__ = ["AssetDataRelation", "read_asset_data", "why_nothing"]
 
 _PARQUET = ".parquet"
+_OF_OTHERS = ("external", "observable")
+"""Kinds of assets that no run makes."""
 
 
 async def read_asset_data(
@@ -32,12 +34,24 @@ async def read_asset_data(
     made = await current_versions(activity, newest, asset.asset_id)
     versions = sorted((version for version in made if version.files), key=lambda one: one.materialization_id)
     if not versions:
-        raise NotFound(f"nothing was made of {asset.key} that may be read; `arco run {asset.key}` makes it")
+        raise NotFound(why_nothing(asset.key, asset.kind, await activity.rows(PARTITIONS, asset.asset_id)))
     if not all(file.path.endswith(_PARQUET) for version in versions for file in version.files):
         raise Refused(f"the asset {asset.key} is a value and no table; have its function return rows, to query it")
     columns = await _columns(asset.key, versions, store)
     files = [file for version in versions for file in current_files(version)]
     return AssetDataRelation(asset.key, columns, files, store, runtime, max_bytes)
+
+
+def why_nothing(key: str, kind: str, partitions: Sequence[Partition]) -> str:
+    """Why an asset has no data that may be read, and what to do about it."""
+    held = [partition for partition in partitions if partition.newest_status in HELD]
+    if len(held) == 1 and not held[0].partition_key:
+        return f"the version of {key} is held back ({held[0].newest_status}); `arco quarantine show {key}` says why"
+    if held:
+        return f"what was made of {key} is held back; `arco quarantine list --asset {key}` lists it and says why"
+    if kind in _OF_OTHERS:
+        return f"{key} is made by others, and a query reads what runs have made; query an asset that reads {key}"
+    return f"nothing was made of {key} that may be read; `arco run {key}` makes it"
 
 
 async def _columns(key: str, versions: Sequence[Materialization], store: Store) -> dict[str, pa.DataType]:

@@ -177,6 +177,10 @@ def _detail(session: Session, found: VersionDetail) -> list[RenderableType]:
     if found.checks:
         rows = [_check_row(check) for check in found.checks]
         headers = ["check", "result", "severity", "action", "what it found"]
+        policies = sorted({check.policy for check in found.checks if check.policy})
+        if policies:
+            of = "policy" if len(policies) == 1 else "policies"
+            parts.append(say(f"What its checks did, by the gating {of} {', '.join(policies)}:", "dim"))
         parts.append(explained(session.output.people, headers, rows))
     if found.files:
         files = [[file.path, file.row_count, shown_size(file.size_bytes)] for file in found.files[:LISTED]]
@@ -215,13 +219,15 @@ def _readers_get(found: VersionDetail) -> str:
 
 
 def _check_row(check: VersionCheck) -> list[object]:
+    said = check.message or ""
     compared = [
-        f"expected {check.expected_value}" if check.expected_value is not None else "",
-        f"found {check.actual_value}" if check.actual_value is not None else "",
+        f"{word} {value}"
+        for word, value in (("expected", check.expected_value), ("found", check.actual_value))
+        if value is not None and value not in said
     ]
-    told = ": ".join(part for part in (check.message or "", ", ".join(filter(None, compared))) if part)
+    told = ": ".join(part for part in (said, ", ".join(compared)) if part)
     result = say("passed", "green") if check.passed else say("failed", "bold red")
-    action = f"{check.action.replace('_', ' ')} ({check.policy})" if check.action else None
+    action = check.action.replace("_", " ") if check.action else None
     return [check.check_name, result, check.severity, action, told or check.decision]
 
 

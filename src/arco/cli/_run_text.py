@@ -1,5 +1,6 @@
 """Runs, tasks and failures as people read them. Nothing here asks anybody."""
 
+import re
 from collections.abc import Iterable, Sequence
 
 from rich.console import RenderableType
@@ -37,6 +38,10 @@ FINAL = frozenset({"SUCCEEDED", "FAILED", "SKIPPED", "CANCELLED"})
 
 TAIL_LINES = 20
 """Lines of a log or a traceback that are shown with a failure."""
+
+_PLACE = re.compile(r'\s*File "(?P<path>[^"]*)", line \d+')
+_ARCO = re.compile(r"/arco/(?:assets|catalog|core|domains|runtime|sdk|servo|spark|state|storage|worker)/")
+_LIBRARY = re.compile(r"/(?:site-packages|dist-packages|lib/python3[^/]*)/|^<")
 
 _STYLES = {
     "SUCCEEDED": "green",
@@ -249,6 +254,8 @@ def _error_line(kind: str | None, error: str | None) -> str | None:
         return kind
     line = error.strip().splitlines()[0] if error.strip() else ""
     name = (kind or "").rpartition(".")[2]
+    if name == "PythonException":
+        return line  # Spark's word for whatever a function raised, which the line itself names
     return f"{name}: {line}" if name and not line.startswith(name) else line
 
 
@@ -264,7 +271,7 @@ def failure_text(task: TaskDetail, log: str) -> RenderableType:
     ]
     rest = (task.error or "").strip().splitlines()[1:]
     lines += _indented(rest[:TAIL_LINES], "")
-    if last is not None and last.traceback and (frames := _frames(last.traceback)):
+    if last is not None and last.traceback and (frames := _frames(last.traceback, last.error_type or "")):
         lines += _section("Where it arose", frames)
     if log.strip():
         lines += _section("The last it printed", _tail(log))
@@ -284,10 +291,25 @@ def _section(title: str, lines: list[str]) -> list[Text]:
     return [Text(f"  {title}", "dim"), *_indented(lines, "  ", "dim")]
 
 
-def _frames(traceback: str) -> list[str]:
+def _frames(traceback: str, error_type: str) -> list[str]:
     """The places a traceback names. How it begins says nothing, and how it ends was said before."""
     lines = [line.removeprefix("  ") for line in traceback.rstrip().split("\n") if line.startswith((" ", "\t", "..."))]
+    if error_type.startswith("arco."):
+        lines = _of_authors(lines)
     return _tail("\n".join(lines)) if lines else []
+
+
+def _of_authors(lines: list[str]) -> list[str]:
+    """Of the places of an error of ours those outside of Arco; none if no author of an asset has a part in it."""
+    kept, is_kept, is_authors = list[str](), True, False
+    for line in lines:
+        place = _PLACE.match(line)
+        if place is not None:
+            is_kept = _ARCO.search(place["path"]) is None
+            is_authors |= is_kept and _LIBRARY.search(place["path"]) is None
+        if is_kept:
+            kept.append(line)
+    return kept if is_authors else []
 
 
 def _tail(text: str) -> list[str]:

@@ -359,4 +359,6 @@ async def explain_run(session: Session, run: RunArgument, as_of: AsOfOption = No
 
 
 def _listed(title: str, sentences: list[str]) -> Text:
-    return Text("\n").join([Text(title, "bold"), *(Text(f"  {visible(sentence)}") for sentence in sentences)])
+    """A line for each; of an error that has several, the first one says what it is."""
+    lines = [sentence.strip().partition("\n")[0] for sentence in sentences]
+    return Text("\n").join([Text(title, "bold"), *(Text(f"  {visible(line)}") for line in lines)])

@@ -50,6 +50,7 @@ RULES: Final = (
     Rule(C.STORAGE_ERROR, ("obstore.exceptions.BaseError",)),
     Rule(C.UPSTREAM_FAILURE, ("ConnectionError", "URLError", "TransportError", "NetworkError", "Unavailable")),
     Rule(C.UPSTREAM_FAILURE, ("HTTPError", "HTTPStatusError"), r"\b5[0-9][0-9]\b"),
+    Rule(C.TRANSFORM_ERROR, ("NothingReturned",)),
     Rule(C.CONFIGURATION_ERROR, ("ImportError", "SyntaxError", "ImportFailed", "SecretMissing", "PermissionError")),
     Rule(C.CONFIGURATION_ERROR, ("Invalid", "Refused")),
     Rule(C.STORAGE_ERROR, ("builtins.OSError",)),
@@ -66,7 +67,9 @@ _FIX: Final = Hint("Correct the code, check it and deploy it.", "arco check && a
 _HINTS: Final = {
     C.SCHEMA_VIOLATION: (Hint("Compare what the asset returns with the columns it declares, then correct one."), _FIX),
     C.DATA_QUALITY_FAILURE: (Hint("See which checks failed and why.", "arco runs show {run}"), _LOGS),
-    C.MISSING_DEPENDENCY: (Hint("Make what it reads first; the plan tells what is missing.", "arco plan +{unit}"),),
+    C.MISSING_DEPENDENCY: (
+        Hint("Make what it reads first; the plan tells what is missing.", "arco plan +{unit}{options}"),
+    ),
     C.RESOURCE_EXHAUSTED: (Hint("Give the worker more memory or disk, or run fewer tasks at once."), _AGAIN),
     C.TIMEOUT: (Hint("See where the time went, then make it faster or raise its timeout."), _LOGS, _AGAIN),
     C.STORAGE_ERROR: (Hint("Check the store and the rights of the worker.", "arco doctor"), _AGAIN),
@@ -76,12 +79,32 @@ _HINTS: Final = {
     C.RATE_LIMITED: (Hint("Wait, or give the asset retries with a longer delay."), _AGAIN),
     C.WORKER_LOST: (Hint("See whether its process was killed, such as for lack of memory."), _LOGS, _AGAIN),
 }
+_SPECIAL: Final = {
+    "FilesMissing": (
+        Hint("Others bring these files, no run makes them: see that they come to where the error expects them."),
+        _AGAIN,
+    ),
+    "BadRecords": (
+        Hint('Correct the file, or say in its source what becomes of such records: corrupt="null" or corrupt="drop".'),
+        _AGAIN,
+    ),
+    "NothingReturned": (Hint("Have {function} return its data; without a return statement it returns None."), _FIX),
+    "BadFrame": (Hint("Have {function} return what the error asks for."), _FIX),
+}
+"""By class, for exceptions of which more is known than their category. The first one that fits."""
 
 
 def classify(
-    lineage: Sequence[str], message: str, traceback: str, retries: Retries, *, run_id: str, task_key: str
+    lineage: Sequence[str],
+    message: str,
+    traceback: str,
+    retries: Retries,
+    *,
+    run_id: str,
+    task_key: str,
+    function: str = "",
 ) -> TaskFailure:
-    """What became of a task that raised this."""
+    """What became of a task that raised this. `function` is that of the asset, as `module:qualname`."""
     category = next(rule.category for rule in RULES if _fits(rule, lineage, message))
     return TaskFailure(
         category=category,
@@ -90,7 +113,7 @@ def classify(
         is_transient=category in TRANSIENT,
         retryable=is_retryable(lineage, retries),
         traceback=_shortened(traceback, MAX_TRACEBACK),
-        hints=hints_for(category, run_id, task_key),
+        hints=hints_for(category, run_id, task_key, lineage, function),
     )
 
 
@@ -101,9 +124,19 @@ def is_retryable(lineage: Sequence[str], retries: Retries) -> bool:
     return not retries.on or any(_is_a(lineage, name) for name in retries.on)
 
 
-def hints_for(category: FailureCategory, run_id: str, task_key: str) -> tuple[Hint, ...]:
-    names = {"run": run_id, "task": shlex.quote(task_key), "unit": task_key.partition("[")[0]}
-    return tuple(Hint(hint.action, hint.command.format(**names)) for hint in _HINTS[category])
+def hints_for(
+    category: FailureCategory, run_id: str, task_key: str, lineage: Sequence[str] = (), function: str = ""
+) -> tuple[Hint, ...]:
+    unit, _, partition = task_key.partition("[")
+    names = {
+        "run": run_id,
+        "task": shlex.quote(task_key),
+        "unit": unit,
+        "options": "".join(f" -p {shlex.quote(part)}" for part in partition.removesuffix("]").split(",") if part),
+        "function": function or "the function",
+    }
+    hints = next((hints for name, hints in _SPECIAL.items() if _is_a(lineage, name)), _HINTS[category])
+    return tuple(Hint(hint.action.format(**names), hint.command.format(**names)) for hint in hints)
 
 
 def _fits(rule: Rule, lineage: Sequence[str], message: str) -> bool:

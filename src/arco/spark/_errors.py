@@ -11,10 +11,12 @@ from arco.core import ArcoError, Corrupt, Invalid, LostObject, Refused, Unavaila
 
 __all__ = [
     "BadFrame",
+    "NothingReturned",
     "SparkFailed",
     "SparkOutOfMemory",
     "SparkUnavailable",
     "SparkUnreachable",
+    "raised_first",
     "text_of",
     "translated",
     "without_stack",
@@ -29,6 +31,9 @@ _NO_FILE: Final = re.compile(r"FILE_NOT_EXIST|PATH_NOT_FOUND|FileNotFoundExcepti
 _STATIC: Final = re.compile(r"CANNOT_MODIFY_CONFIG|CANNOT_MODIFY_STATIC_CONFIG")
 _KILLED: Final = re.compile(r"Python worker exited unexpectedly \(crashed\)(?!.*Fatal Python error)", re.DOTALL)
 """Whoever is killed says nothing; a library that breaks its process does, if Spark is told to listen."""
+_FRAME: Final = re.compile(r'^ +File "(?P<path>[^"\n]+)", line (?P<line>\d+).*$', re.MULTILINE)
+_LIBRARY: Final = re.compile(r"/(?:site-packages|dist-packages|pyspark|pyspark\.zip|lib/python3[^/]*)/|^<")
+"""Paths of files that no author of an asset wrote."""
 
 
 class SparkUnavailable(Invalid):
@@ -45,6 +50,10 @@ class SparkOutOfMemory(ArcoError):
 
 class BadFrame(Refused):
     """What the function returned cannot be kept. Nothing was written."""
+
+
+class NothingReturned(BadFrame):
+    """The function returned None."""
 
 
 class SparkFailed(ArcoError):
@@ -64,6 +73,23 @@ def text_of(error: BaseException) -> str:
 def without_stack(text: str) -> str:
     """What Java says, without the lines that say where."""
     return "\n".join(line for line in text.split("\n") if not line.lstrip().startswith(("at ", "... ")))
+
+
+def raised_first(text: str, folder: str) -> str:
+    """What Spark says of an exception in a function that it ran: what was raised and where, then the traceback.
+
+    Spark's own text begins with a sentence that says nothing of it, and ends with what was raised.
+    """
+    begin = max(text.find("Traceback (most recent call last):"), 0)
+    frames = list(_FRAME.finditer(text, begin))
+    after = text[frames[-1].end() :].split("\n") if frames else []
+    raised = next((line for line in after if line and not line[0].isspace()), None)
+    if raised is None:
+        return text
+    own = [frame for frame in frames if not _LIBRARY.search(frame["path"])]
+    path = own[-1]["path"].removeprefix(f"{folder}/").rpartition(".zip/")[2] if own else ""
+    place = f" ({path}:{own[-1]['line']})" if own else ""
+    return f"{raised}{place}\n{text[begin:].strip()}"
 
 
 def translated(error: BaseException, files: dict[str, str]) -> BaseException:

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from arco.core import Invalid
-from arco.spark._errors import BadFrame, text_of
+from arco.spark._errors import BadFrame, NothingReturned, text_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -33,7 +33,7 @@ def check_frame(key: str, value: Any) -> "DataFrame":
     from pyspark.sql import DataFrame
 
     if value is None:
-        raise BadFrame(
+        raise NothingReturned(
             f"the function of {key} returned None; return the DataFrame it made (a write or an action returns none)"
         )
     if not isinstance(value, DataFrame):

@@ -70,6 +70,8 @@ logger.tasks.name = org.apache.spark.scheduler.TaskSetManager
 logger.tasks.level = error
 logger.plan.name = org.apache.spark.sql.catalyst.util.SparkStringUtils
 logger.plan.level = error
+logger.blocks.name = org.apache.spark.storage.DiskBlockObjectWriter
+logger.blocks.level = error
 """
 """Warnings, but not what is said of every machine, and no stack of an error that reaches the task as an exception
 anyway."""

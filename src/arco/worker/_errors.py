@@ -4,11 +4,23 @@ from typing import Final
 
 from arco.core import ArcoError, Invalid, Refused
 
-__all__ = ["DRIVER_LOST", "ChecksFailed", "DriverLost", "ImportFailed", "SchemaViolation", "SecretMissing"]
+__all__ = [
+    "DRIVER_LOST",
+    "ChecksFailed",
+    "DriverLost",
+    "ImportFailed",
+    "NothingReturned",
+    "SchemaViolation",
+    "SecretMissing",
+]
 
 
 class SchemaViolation(Refused):
     """What the asset returned is not what it declares."""
+
+
+class NothingReturned(SchemaViolation):
+    """The asset declares columns, and its function returned None."""
 
 
 class SecretMissing(Invalid):

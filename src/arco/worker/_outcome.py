@@ -105,14 +105,15 @@ def as_raised(error: ArcoError) -> RaisedError:
 
 def failed(envelope: Envelope, error: RaisedError, times: Times, log: TaskLog | None, mask: Mask) -> FinishTask:
     """The end of an attempt by an error."""
-    retries = envelope.definitions[0].retries if envelope.definitions else Retries()
+    made = envelope.definitions[0] if envelope.definitions else None
     failure = classify(
         error.lineage,
         mask.fact(error.message),
         mask.fact(error.traceback),
-        retries,
+        Retries() if made is None else made.retries,
         run_id=envelope.run_id,
         task_key=envelope.task_key,
+        function="" if made is None else made.function,
     )
     return _end(envelope, Outcome.FAILED, times, log, failure)
 

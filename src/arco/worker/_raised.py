@@ -4,6 +4,7 @@ import os
 import traceback
 from typing import Final
 
+from arco.spark._errors import raised_first
 from arco.worker._messages import RaisedError
 
 __all__ = ["describe", "text_of"]
@@ -16,6 +17,8 @@ def describe(error: BaseException, folder: str) -> RaisedError:
     message = text_of(error)
     if isinstance(error, SystemExit):
         message = f"the code called sys.exit({message}); return a value or raise an exception instead"
+    if type(error).__name__ == "PythonException":
+        message = raised_first(message, folder)
     return RaisedError(lineage, message[:MAX_TEXT], _traceback(error, folder)[-MAX_TEXT:])
 
 

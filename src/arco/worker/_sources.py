@@ -12,7 +12,7 @@ from arco.core import LostObject, PartitionKey, Unavailable
 from arco.spark._files import FoundFile, Part, data_version
 from arco.worker._messages import InputPin, InputValue, ReadFiles
 
-__all__ = ["FilesChanged", "SourceFiles"]
+__all__ = ["FilesChanged", "FilesMissing", "SourceFiles"]
 
 MAX_NAMES: Final = 20
 """Files that are told by name, over all partitions that one task reads."""
@@ -22,6 +22,10 @@ Listed = Callable[[str], list[tuple[str, int, int]]]
 
 class FilesChanged(Unavailable):
     """Somebody wrote files while a task read them. Once that is done another attempt reads all of them."""
+
+
+class FilesMissing(LostObject):
+    """Files that others bring are not there, so no run can make them."""
 
 
 class SourceFiles:
@@ -47,7 +51,9 @@ class SourceFiles:
         if not there:
             wanted = ", ".join(file_pattern(given.source, part.key).text for part in found[:3]) or given.source.path
             more = f" and {len(found) - 3} more" if len(found) > 3 else ""
-            raise LostObject(f"no file of {given.asset_key} is there: {wanted}{more}; wait for it, or correct the path")
+            raise FilesMissing(
+                f"no file of {given.asset_key} is there: {wanted}{more}; wait for it, or correct the path"
+            )
         self.read[given.parameter] = (given.asset_key, given.source, given.columns, there)
         return there
 

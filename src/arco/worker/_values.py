@@ -19,7 +19,7 @@ from typing import Any, Final
 
 from arco.assets import SchemaColumn
 from arco.core import Invalid
-from arco.worker._errors import SchemaViolation
+from arco.worker._errors import NothingReturned, SchemaViolation
 from arco.worker._messages import WrittenFile, WrittenStats
 
 __all__ = ["Stored", "described", "load_value", "null_counts", "store_value"]
@@ -56,7 +56,7 @@ def store_value(value: Any, location: str, write: Write, declared: Sequence[Sche
     """Write a value below a folder. `declared` are the columns that the asset says it has."""
     if value is None:
         if declared:
-            raise SchemaViolation("the asset declares columns and returned None; return a table or rows")
+            raise NothingReturned("the asset declares columns and returned None; return a table or rows")
         return Stored()
     kind = _table_kind(value)
     if kind is not None:
