@@ -1,6 +1,7 @@
 """Reading runs, tasks and plans for people: what there is, where it stands, and why."""
 
 from collections import Counter
+from collections.abc import Iterable
 from shlex import quote
 from typing import Final, Literal
 
@@ -56,12 +57,24 @@ from arco.wire import (
     UnitProgress,
 )
 
-__all__ = ["explain_run", "list_runs", "list_tasks", "plan_info", "run_detail", "run_progress", "task_detail"]
+__all__ = [
+    "cannot_run_info",
+    "explain_run",
+    "list_runs",
+    "list_tasks",
+    "plan_info",
+    "run_detail",
+    "run_progress",
+    "task_detail",
+]
 
 View = Replica | Snapshot
 
 MAX_LISTED: Final = 1_000
 """Tasks and skips of a plan that an answer lists."""
+
+MAX_CANNOT_RUN: Final = 100
+"""Skips that the answer to a trigger lists."""
 
 MAX_SENTENCES: Final = 20
 
@@ -386,6 +399,12 @@ def _skip(skip: Skip) -> SkipInfo:
         partition_key=skip.partition_key,
         reason=skip.reason,
     )
+
+
+def cannot_run_info(skips: Iterable[Skip]) -> tuple[int, list[SkipInfo]]:
+    """How much of what a plan leaves out cannot run, and the first of it."""
+    found = [skip for skip in skips if skip_kind(skip) is SkipKind.CANNOT_RUN]
+    return len(found), [_skip(skip) for skip in found[:MAX_CANNOT_RUN]]
 
 
 async def explain_run(view: View, run_id: str) -> RunExplanation:
