@@ -133,6 +133,46 @@ def test_a_release_unblocks_what_follows_and_says_how_to_run_it(cli: Cli) -> Non
 
 
 @pytest.mark.usefixtures("shop")
+@pytest.mark.parametrize("watch", ["--watch", "--no-watch"])
+def test_a_rerun_of_what_is_held_back_says_why_nothing_runs_and_is_no_run(cli: Cli, watch: str) -> None:
+    first = shown(cli, "runs", "show", "last")["run_id"]
+    ran = cli("runs", "rerun", "last", watch)
+    assert ran.code == 3
+    assert "Nothing to run." in ran.out
+    text = " ".join(ran.out.split())
+    assert "shop.sums date=2026-01-02 cannot run: it needs shop.orders[date=2026-01-02], and" in text
+    assert "`arco quarantine show shop.orders --partition date=2026-01-02`" in text
+    answer = cli("runs", "rerun", "last", watch, "--json")
+    assert (answer.code, answer.document["run_id"], answer.document["cannot_run_count"]) == (3, "", 1)
+    assert [run["run_id"] for run in shown(cli, "runs", "list")["runs"]] == [first]
+
+
+@pytest.mark.usefixtures("shop")
+def test_a_rerun_names_what_it_has_to_leave_out(cli: Cli) -> None:
+    assert cli("run", "shop.sums", "-p", "date=2026-01-01,2026-01-03", "--force", "--no-watch").code == 0
+    assert cli("runs", "cancel", "last").code == 0
+    cancelled = shown(cli, "runs", "show", "last")["run_id"]
+    assert cli("quarantine", "set", *GOOD, "--reason", "prices are off").code == 0
+    ran = cli("runs", "rerun", cancelled, "--watch")
+    assert ran.code == 0, ran.err
+    text = " ".join(ran.out.split())
+    assert "shop.sums[date=2026-01-01] cannot run: it needs shop.orders[date=2026-01-01]" in text
+    assert "`arco quarantine show shop.orders --partition date=2026-01-01`" in text
+    assert "1 of 1 succeeded" in text
+    again = shown(cli, "runs", "rerun", cancelled, "--watch")
+    assert [left["partition_key"] for left in again["cannot_run"]] == ["date=d:2026-01-01"]
+
+
+@pytest.mark.usefixtures("shop")
+def test_a_run_names_what_it_has_to_leave_out(cli: Cli) -> None:
+    ran = cli("run", "shop.sums", "-p", "date=*", "--force", "--no-watch")
+    assert ran.code == 0, ran.err
+    text = " ".join(ran.out.split())
+    assert "shop.sums[date=2026-01-02] cannot run: it needs shop.orders[date=2026-01-02]" in text
+    assert "2 tasks." in text
+
+
+@pytest.mark.usefixtures("shop")
 def test_a_good_version_is_set_aside_by_hand(cli: Cli) -> None:
     done = shown(cli, "quarantine", "set", *GOOD, "--reason", "prices are off")
     assert (done["version"]["status"], done["current_version"]) == ("quarantined", None)

@@ -10,11 +10,23 @@ from arco.assets import partition_text
 from arco.cli._answers import facts
 from arco.cli._output import grid, say, shown_size, shown_time, visible
 from arco.core import SECOND, Invalid, PartitionKey, parse_time
-from arco.wire import AttemptInfo, InputInfo, RunDetail, RunSummary, TaskDetail, TaskHint, TaskSummary, UnitProgress
+from arco.wire import (
+    AttemptInfo,
+    InputInfo,
+    RunDetail,
+    RunSummary,
+    RunTriggeredAnswer,
+    SkipInfo,
+    TaskDetail,
+    TaskHint,
+    TaskSummary,
+    UnitProgress,
+)
 
 __all__ = [
     "FINAL",
     "attempts_grid",
+    "cannot_run_lines",
     "counts_text",
     "failure_text",
     "hint_lines",
@@ -298,6 +310,19 @@ def _tail(text: str) -> list[str]:
 
 def _indented(lines: Iterable[str], more: str, style: str = "") -> list[Text]:
     return [Text.assemble(f"  {more}", (visible(line.expandtabs(4).rstrip("\r")), style)) for line in lines]
+
+
+def cannot_run_lines(answer: RunTriggeredAnswer, listed: int) -> list[Text]:
+    """What was asked for and is no part of a run, because something has to be done first."""
+    lines = [say(f"{_skip_name(skip)} {skip.reason}", "magenta") for skip in answer.cannot_run[:listed]]
+    if answer.cannot_run_count > len(lines):
+        lines.append(say(f"... and {answer.cannot_run_count - len(lines):,} more cannot run", "magenta"))
+    return lines
+
+
+def _skip_name(skip: SkipInfo) -> str:
+    partition = shown_partition(skip.partition_key)
+    return f"{skip.asset_key}[{partition}]" if partition else skip.asset_key
 
 
 def skip_lines(tasks: Sequence[TaskSummary], listed: int) -> list[Text]:

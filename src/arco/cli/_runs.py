@@ -13,6 +13,7 @@ from arco.cli._command import Session, asks, changes
 from arco.cli._connect import connect
 from arco.cli._options import AsOfOption, LimitOption, RunArgument, WatchOption
 from arco.cli._output import dump, explained, grid, say, shown_size, shown_time, titled, visible
+from arco.cli._plan import nothing_parts
 from arco.cli._run import working
 from arco.cli._run_text import (
     FINAL,
@@ -30,7 +31,7 @@ from arco.cli._run_text import (
 )
 from arco.cli._watch import follow_run, log_tail, started
 from arco.client import AsyncClient
-from arco.core import Invalid, NotFound
+from arco.core import Invalid, NotFound, Refused
 from arco.wire import (
     MaterializationInfo,
     RerunRequest,
@@ -330,16 +331,22 @@ async def rerun(
     ] = True,
     watch: WatchOption = None,
 ) -> int | None:
-    """Run again what a run did not finish, or all of it, on what is deployed now."""
+    """Run again what a run did not finish, or all of it, on what is deployed now.
+
+    What cannot run is named with what has to be done first. Exits like `arco run`.
+    """
     async with working(session, watch) as at:
         client = at.client
         run_id = await find_run(client, run)
-        request = RerunRequest(from_failure=from_failure)
+        request = RerunRequest(from_failure=from_failure, record_empty=False)
         answer = await client.rerun(run_id, request, key=session.request_key, wait="durable")
+        if not answer.task_count:
+            session.output.emit(document_of(answer), *nothing_parts(session.output.people, answer))
+            return Refused.exit_code
         if not at.is_watched:
             started(session, answer)
             return None
-        return await follow_run(session, client, answer.run_id, at.waiting)
+        return await follow_run(session, client, answer, at.waiting)
 
 
 @asks(explain, "run")
