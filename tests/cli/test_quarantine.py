@@ -39,10 +39,11 @@ GOOD = ("shop.orders", "-p", "date=2026-01-01")
 
 
 @pytest.fixture(scope="module")
-def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def finished(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+    """A folder with a project that ran once, and what `arco run` said of it."""
     folder = tmp_path_factory.mktemp("shop")
     (folder / "shop.py").write_text(SHOP)
-    store = ["--store", f"file://{folder}/.arco"]
+    store, said = ["--store", f"file://{folder}/.arco"], ""
     for command, code in (
         (["init"], 0),
         (["deploy", str(folder)], 0),
@@ -50,12 +51,13 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ):
         result = CliRunner().invoke(app, [*command, *store])
         assert result.exit_code == code, result.stderr
-    return folder
+        said = result.stdout
+    return folder, said
 
 
 @pytest.fixture
-def shop(home: Path, finished: Path) -> Path:
-    shutil.copytree(finished, home, dirs_exist_ok=True)
+def shop(home: Path, finished: tuple[Path, str]) -> Path:
+    shutil.copytree(finished[0], home, dirs_exist_ok=True)
     return home
 
 
@@ -91,6 +93,29 @@ def test_what_is_held_back_is_listed_and_shown_with_what_its_checks_found(cli: C
     found = shown(cli, "quarantine", "show", "shop.orders", "--version", held["materialization_id"])
     assert (found["judged"], [check["passed"] for check in found["checks"]]) == ("blocked", [False])
     assert len(found["files"]) == 1
+
+
+def test_a_run_that_is_watched_says_what_is_held_back(finished: tuple[Path, str]) -> None:
+    text = " ".join(finished[1].split())
+    assert "held back by its checks" in text
+    assert "1 of those that succeeded is held back by its checks: shop.orders[date=2026-01-02];" in text
+    assert "`arco quarantine list`" in text
+
+
+@pytest.mark.usefixtures("shop")
+def test_a_backfill_says_of_which_assets_versions_are_held_back(cli: Cli) -> None:
+    ran = cli("backfill", "shop.orders", "--from", "2026-01-01", "--force", "--watch")
+    assert ran.code == 0, ran.err
+    text = " ".join(ran.out.split())
+    assert "shop.orders: 3 of 3 succeeded, 1 of them held back" in text
+    assert "1 of those that succeeded is held back by its checks: shop.orders (1);" in text
+
+
+@pytest.mark.usefixtures("shop")
+def test_a_task_whose_version_is_held_back_says_where_to_look(cli: Cli) -> None:
+    command = "arco quarantine show shop.orders -p date=2026-01-02"
+    assert command in cli("runs", "show", "last", "shop.orders[date=2026-01-02]").out
+    assert "quarantine" not in cli("runs", "show", "last", "shop.orders[date=2026-01-01]").out
 
 
 @pytest.mark.usefixtures("shop")

@@ -2,6 +2,7 @@
 
 import sys
 from enum import StrEnum
+from shlex import quote
 from typing import Annotated
 
 import typer
@@ -22,6 +23,7 @@ from arco.cli._run_text import (
     failure_text,
     hint_lines,
     input_text,
+    is_held_back,
     progress_text,
     run_facts,
     run_time,
@@ -182,11 +184,22 @@ def _task_parts(task: TaskDetail, log: str, now: int) -> list[RenderableType]:
         ]
     )
     parts: list[RenderableType] = [titled(task.task_key, told)]
+    if is_held_back(task):
+        parts.append(_held_hint(task))
     if task.attempts:
         parts.append(attempts_grid(task.attempts, now))
     if task.state == "FAILED":
         parts.append(failure_text(task, log))
     return parts
+
+
+def _held_hint(task: TaskDetail) -> Text:
+    """How to see which checks hold back what a task made, and what they found."""
+    partition = shown_partition(task.partition_key)
+    options = "".join(f" -p {quote(part)}" for part in partition.split(",") if part)
+    commands = [f"arco quarantine show {key}{options}" for key in task.outputs]
+    lines = [Text.assemble("  ", (visible(command), "bold cyan")) for command in commands]
+    return Text("\n").join([say("Its checks held back what it made; which ones, and what they found:"), *lines])
 
 
 @asks(app)

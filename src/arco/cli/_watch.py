@@ -25,6 +25,8 @@ from arco.cli._run_text import (
     cannot_run_lines,
     counts_text,
     failure_text,
+    held_text,
+    is_held_back,
     job_lines,
     run_time,
     skip_lines,
@@ -59,6 +61,9 @@ NOT_FAILED: Final = QUIET | {"RUNNING", "RETRY_WAIT", "SUCCEEDED", "SKIPPED", "C
 
 STATE_WIDTH: Final = 10
 SKIPS: Final = 10
+HELD: Final = 5
+"""Tasks that are named because their checks hold back what they made."""
+
 LOG_CHUNKS: Final = 2
 JOBS: Final = 4
 """Jobs of Spark that are shown."""
@@ -210,6 +215,8 @@ def _line(task: TaskSummary, now: int) -> Text:
         more.append(task.error.strip().split("\n")[0])
     if task.state in ("SKIPPED", "CANCELLED"):
         more.append(task.reason)
+    if is_held_back(task):
+        more.append("held back by its checks")
     told = f"  {', '.join(more)}" if more else ""
     state = state_text(task.state)
     state.pad_right(STATE_WIDTH - len(state))
@@ -286,7 +293,7 @@ def _bar(run: RunDetail) -> Table:
 
 
 async def run_ended(session: Session, client: AsyncClient, last: Seen, answer: RunTriggeredAnswer) -> int | None:
-    """Say how a run ended: what failed and why, what followed from it, what could not run at all, what to do."""
+    """Say how a run ended: what failed and why, what followed from it, what is held back, what to do."""
     run, now = last.run, session.runtime.now()
     failed = await _failed(client, last)
     if session.output.as_json:
@@ -304,6 +311,8 @@ async def run_ended(session: Session, client: AsyncClient, last: Seen, answer: R
     if skips := [task for task in last.tasks if task.state in ("SKIPPED", "CANCELLED")]:
         parts.append(Text("\n").join(skip_lines(skips, SKIPS)))
     parts += _left_out(answer)
+    if held := held_text(last.tasks, last.units, HELD):
+        parts.append(held)
     if run.state != "SUCCEEDED":
         again = f"arco runs rerun {run.run_id}"
         parts.append(Text.assemble(end, "\n", ("  What did not succeed runs again with ", "dim"), (again, "bold cyan")))

@@ -142,6 +142,7 @@ async def run_progress(view: View, run_id: str) -> RunProgress:
     tasks: list[TaskRow] = await view.rows(TASKS, run_id)
     states: dict[str, Counter[str]] = {}
     stages: dict[str, int] = {}
+    held = Counter(task.unit for task in tasks if _is_held_back(task))
     for task in tasks:
         states.setdefault(task.unit, Counter())[task.state] += 1
         stages[task.unit] = min(task.stage, stages.get(task.unit, task.stage))
@@ -149,11 +150,22 @@ async def run_progress(view: View, run_id: str) -> RunProgress:
         run_id=run_id,
         state=row.state,
         units=[
-            UnitProgress(unit=unit, stage=stages[unit], task_count=found.total(), states=dict(sorted(found.items())))
+            UnitProgress(
+                unit=unit,
+                stage=stages[unit],
+                task_count=found.total(),
+                states=dict(sorted(found.items())),
+                held_count=held[unit],
+            )
             for unit, found in sorted(states.items(), key=lambda item: (stages[item[0]], item[0]))
         ],
         position=str(position_of_view(view)),
     )
+
+
+def _is_held_back(task: TaskRow) -> bool:
+    """Whether its checks held back what it made, whatever became of that since."""
+    return task.state == TaskState.SUCCEEDED and task.gate is not None
 
 
 async def _summary(view: View, row: RunRow) -> RunSummary:
@@ -437,7 +449,7 @@ async def explain_run(view: View, run_id: str) -> RunExplanation:
 
 async def _held_back(view: View, run_id: str, tasks: list[TaskRow]) -> tuple[list[str], list[Hint]]:
     """What tasks did that succeeded and whose checks hold their versions back, and what to do about it."""
-    gated = [task for task in tasks if task.state == TaskState.SUCCEEDED and task.gate is not None]
+    gated = [task for task in tasks if _is_held_back(task)]
     causes, hints, is_released = list[str](), list[Hint](), False
     for task in gated[:MAX_SENTENCES]:
         held = await _held_outputs(view, run_id, task)

@@ -438,6 +438,8 @@ class UnitProgress(Answer):
     task_count: int
     states: dict[str, int]
     """Tasks by state; states that none is in are left out."""
+    held_count: int = 0
+    """Tasks that succeeded and whose checks held back what they made."""
 
 
 class RunProgress(Answer):
