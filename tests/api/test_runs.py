@@ -73,6 +73,45 @@ def test_a_run_with_nothing_to_do_is_done_at_once() -> None:
     assert shown["ended_at"] is not None
 
 
+def test_a_run_with_nothing_to_do_is_not_recorded_if_nobody_wants_it() -> None:
+    async def work(world: World) -> tuple[Any, Any, list[bool]]:
+        await deploy(world, project(chain(2)))
+        body = {"selection": "n.a0001", "record_empty": False}
+        headers, before = _key(world), await _positions(world)
+        cannot = await world.done("POST", "/runs", body, headers=headers)
+        untouched = [await _positions(world) == before]
+        await trigger(world)
+        await Worker(world).work_off()
+        before = await _positions(world)
+        done = await world.done("POST", "/runs", body, headers=headers)
+        untouched.append(await _positions(world) == before)
+        return cannot, done, untouched
+
+    cannot, done, untouched = run_world(work)
+    assert untouched == [True, True]
+    assert (cannot["run_id"], cannot["task_count"], cannot["cannot_run_count"]) == ("", 0, 1)
+    assert cannot["cannot_run"][0]["reason"].startswith("cannot run: it needs n.a0000")
+    assert (done["run_id"], done["skip_count"], done["cannot_run"]) == ("", 1, [])
+
+
+def test_a_run_with_something_to_do_is_recorded_with_or_without_the_wish() -> None:
+    async def work(world: World) -> list[Any]:
+        await deploy(world, project(chain(2)))
+        headers, body = _key(world), {**ALL, "record_empty": False}
+        first = await world.done("POST", "/runs", body, headers=headers)
+        keyed = {"selection": "n.a0001", "record_empty": False, "run_key": "k"}
+        return [
+            first,
+            await world.done("POST", "/runs", body, headers=headers),
+            *[await world.done("POST", "/runs", keyed) for _ in range(2)],
+        ]
+
+    first, again, keyed, found = run_world(work)
+    assert (first["task_count"], again) == (2, first | {"replayed": True})
+    assert keyed["run_id"] == found["run_id"] != ""
+    assert (keyed["task_count"], keyed["cannot_run_count"], found["replayed"]) == (0, 1, True)
+
+
 @pytest.mark.parametrize("path", ["/plans", "/runs"])
 def test_nothing_can_be_run_before_something_is_deployed(path: str) -> None:
     async def work(world: World) -> httpx.Response:

@@ -41,10 +41,11 @@ GOOD = ("shop.orders", "-p", "date=2026-01-01")
 
 
 @pytest.fixture(scope="module")
-def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def finished(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+    """A folder with a project that ran once, and what `arco run` said of it."""
     folder = tmp_path_factory.mktemp("shop")
     (folder / "shop.py").write_text(SHOP)
-    store = ["--store", f"file://{folder}/.arco"]
+    store, said = ["--store", f"file://{folder}/.arco"], ""
     for command, code in (
         (["init"], 0),
         (["deploy", str(folder)], 0),
@@ -52,12 +53,13 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ):
         result = CliRunner().invoke(app, [*command, *store])
         assert result.exit_code == code, result.stderr
-    return folder
+        said = result.stdout
+    return folder, said
 
 
 @pytest.fixture
-def shop(home: Path, finished: Path) -> Path:
-    shutil.copytree(finished, home, dirs_exist_ok=True)
+def shop(home: Path, finished: tuple[Path, str]) -> Path:
+    shutil.copytree(finished[0], home, dirs_exist_ok=True)
     return home
 
 
@@ -124,6 +126,29 @@ def test_what_a_check_found_is_told_once(
     assert _check_row(check)[3:] == ["block downstream", told or message]
 
 
+def test_a_run_that_is_watched_says_what_is_held_back(finished: tuple[Path, str]) -> None:
+    text = " ".join(finished[1].split())
+    assert "held back by its checks" in text
+    assert "1 of those that succeeded is held back by its checks: shop.orders[date=2026-01-02];" in text
+    assert "`arco quarantine list`" in text
+
+
+@pytest.mark.usefixtures("shop")
+def test_a_backfill_says_of_which_assets_versions_are_held_back(cli: Cli) -> None:
+    ran = cli("backfill", "shop.orders", "--from", "2026-01-01", "--force", "--watch")
+    assert ran.code == 0, ran.err
+    text = " ".join(ran.out.split())
+    assert "shop.orders: 3 of 3 succeeded, 1 of them held back" in text
+    assert "1 of those that succeeded is held back by its checks: shop.orders (1);" in text
+
+
+@pytest.mark.usefixtures("shop")
+def test_a_task_whose_version_is_held_back_says_where_to_look(cli: Cli) -> None:
+    command = "arco quarantine show shop.orders -p date=2026-01-02"
+    assert command in cli("runs", "show", "last", "shop.orders[date=2026-01-02]").out
+    assert "quarantine" not in cli("runs", "show", "last", "shop.orders[date=2026-01-01]").out
+
+
 @pytest.mark.usefixtures("shop")
 def test_others_mention_what_is_held_back_where_a_reader_needs_it(cli: Cli) -> None:
     assert "arco quarantine list --asset shop.orders" in cli("assets", "show", "shop.orders").out
@@ -161,6 +186,46 @@ def test_a_release_unblocks_what_follows_and_says_how_to_run_it(cli: Cli) -> Non
     assert "Made of it" in text
     assert "shop.sums" in text
     assert len(shown(cli, "quarantine", "list", "--status", "released")["versions"]) == 1
+
+
+@pytest.mark.usefixtures("shop")
+@pytest.mark.parametrize("watch", ["--watch", "--no-watch"])
+def test_a_rerun_of_what_is_held_back_says_why_nothing_runs_and_is_no_run(cli: Cli, watch: str) -> None:
+    first = shown(cli, "runs", "show", "last")["run_id"]
+    ran = cli("runs", "rerun", "last", watch)
+    assert ran.code == 3
+    assert "Nothing to run." in ran.out
+    text = " ".join(ran.out.split())
+    assert "shop.sums date=2026-01-02 cannot run: it needs shop.orders[date=2026-01-02], and" in text
+    assert "`arco quarantine show shop.orders --partition date=2026-01-02`" in text
+    answer = cli("runs", "rerun", "last", watch, "--json")
+    assert (answer.code, answer.document["run_id"], answer.document["cannot_run_count"]) == (3, "", 1)
+    assert [run["run_id"] for run in shown(cli, "runs", "list")["runs"]] == [first]
+
+
+@pytest.mark.usefixtures("shop")
+def test_a_rerun_names_what_it_has_to_leave_out(cli: Cli) -> None:
+    assert cli("run", "shop.sums", "-p", "date=2026-01-01,2026-01-03", "--force", "--no-watch").code == 0
+    assert cli("runs", "cancel", "last").code == 0
+    cancelled = shown(cli, "runs", "show", "last")["run_id"]
+    assert cli("quarantine", "set", *GOOD, "--reason", "prices are off").code == 0
+    ran = cli("runs", "rerun", cancelled, "--watch")
+    assert ran.code == 0, ran.err
+    text = " ".join(ran.out.split())
+    assert "shop.sums[date=2026-01-01] cannot run: it needs shop.orders[date=2026-01-01]" in text
+    assert "`arco quarantine show shop.orders --partition date=2026-01-01`" in text
+    assert "1 of 1 succeeded" in text
+    again = shown(cli, "runs", "rerun", cancelled, "--watch")
+    assert [left["partition_key"] for left in again["cannot_run"]] == ["date=d:2026-01-01"]
+
+
+@pytest.mark.usefixtures("shop")
+def test_a_run_names_what_it_has_to_leave_out(cli: Cli) -> None:
+    ran = cli("run", "shop.sums", "-p", "date=*", "--force", "--no-watch")
+    assert ran.code == 0, ran.err
+    text = " ".join(ran.out.split())
+    assert "shop.sums[date=2026-01-02] cannot run: it needs shop.orders[date=2026-01-02]" in text
+    assert "2 tasks." in text
 
 
 @pytest.mark.usefixtures("shop")

@@ -117,6 +117,7 @@ def test_what_is_up_to_date_is_not_run_again(cli: Cli, failed: Ran) -> None:
     assert ran.code == 0
     assert "Nothing to run." in ran.out
     assert "up to date" in ran.out
+    assert len(shown(cli, "runs", "list")["runs"]) == 1
     assert "never ran before" in cli("plan", "+sales.after", "-p", "date=*").out
     assert shown(cli, "plan", "sales.report", "--force")["task_count"] == 1
 
@@ -176,6 +177,15 @@ def test_nothing_that_can_run_is_an_error(cli: Cli, project: Path) -> None:
     assert ran.code == 3
     assert "cannot run: " in ran.out
     assert shown(cli, "plan", "sales.report")["task_count"] == 0
+    assert shown(cli, "runs", "list")["runs"] == []
+
+
+def test_a_run_key_stands_for_a_run_of_nothing_too(cli: Cli, project: Path) -> None:
+    command = ("run", "sales.report", "--run-key", "k", "--no-watch", "--json")
+    first, second = cli(*command), cli(*command)
+    assert (first.code, second.code) == (3, 3)
+    assert first.document["run_id"] == second.document["run_id"] != ""
+    assert len(shown(cli, "runs", "list")["runs"]) == 1
 
 
 def test_the_last_of_no_runs_is_not_found(cli: Cli, project: Path) -> None:

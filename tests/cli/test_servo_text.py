@@ -17,6 +17,7 @@ from arco.cli._run_text import (
     attempts_grid,
     counts_text,
     failure_text,
+    held_text,
     job_lines,
     progress_text,
     shown_partition,
@@ -129,6 +130,16 @@ def attempt(**more: Any) -> AttemptInfo:
 
 def detail(found: TaskSummary, attempts: list[AttemptInfo]) -> TaskDetail:
     return TaskDetail(**found.model_dump(), upstream=[], downstream=[], inputs=[], outputs=[], attempts=attempts)
+
+
+def test_only_the_first_that_are_held_back_are_named_and_all_are_counted() -> None:
+    held = [task(f"s.a{number}", "SUCCEEDED", gate="quarantine") for number in range(3)]
+    others = [task("s.good", "SUCCEEDED"), task("s.bad", "FAILED", gate="fail_task")]
+    assert held_text(others, [], 2) is None
+    text = str(held_text([*held, *others], [], 2))
+    assert text.startswith("3 of those that succeeded are held back by their checks: s.a0, s.a1 and 1 more; ")
+    units = [UnitProgress(unit="s.a", stage=0, task_count=9, states={"SUCCEEDED": 9}, held_count=7)]
+    assert "7 of those that succeeded are held back by their checks: s.a (7); " in str(held_text([], units, 2))
 
 
 @pytest.mark.parametrize(

@@ -16,14 +16,24 @@ from arco.cli._options import BatchOption, PartitionsOption, SelectionArgument
 from arco.cli._output import explained, say, titled
 from arco.cli._run_text import shown_partition, shown_reason, shown_seconds
 from arco.cli._specs import parse_pairs
-from arco.wire import PlanInfo, PlannedTaskInfo, PlannedUnitInfo, RunRequestBody, SkipInfo, SkippedAssetInfo
+from arco.wire import (
+    PlanInfo,
+    PlannedTaskInfo,
+    PlannedUnitInfo,
+    RunRequestBody,
+    RunTriggeredAnswer,
+    SkipInfo,
+    SkippedAssetInfo,
+)
 
-__all__ = ["ForceOption", "app", "plan_parts"]
+__all__ = ["ForceOption", "app", "nothing_parts", "plan_parts"]
 
 app = typer.Typer()
 
 TOGETHER = 4
 """Partitions of one unit, with the same reason, from which on they share a line."""
+
+NOTHING = "Nothing to run."
 
 _PARTITION = re.compile(r"\[[^\]]*\]")
 
@@ -74,9 +84,20 @@ def plan_parts(console: Console, plan: PlanInfo, selection: str, *, full: bool =
     return parts
 
 
+def nothing_parts(console: Console, answer: RunTriggeredAnswer) -> list[RenderableType]:
+    """That nothing of what was asked for can run, and why."""
+    parts: list[RenderableType] = [say(NOTHING, "bold")]
+    if answer.cannot_run:
+        rows = list(_skip_rows(answer.cannot_run, full=True))
+        parts.append(titled("Not run", explained(console, ["asset", "partition", "why"], rows)))
+    if more := answer.cannot_run_count - len(answer.cannot_run):
+        parts.append(say(f"... and {more:,} more", "dim"))
+    return parts
+
+
 def _head(plan: PlanInfo) -> Text:
     if not plan.task_count:
-        head = "Nothing to run."
+        head = NOTHING
     else:
         tasks = "1 task" if plan.task_count == 1 else f"{plan.task_count:,} tasks"
         stages = "1 stage" if plan.stage_count == 1 else f"{plan.stage_count:,} stages"

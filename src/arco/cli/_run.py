@@ -90,13 +90,14 @@ async def start_run(
         return None
     async with working(session, watch) as at:
         client = at.client
+        request = request.model_copy(update={"record_empty": False})
         answer = await client.trigger_run(request, key=session.request_key, wait="durable")
         if not answer.task_count:
             return _nothing(session, answer, await client.plan_run(request), selection)
         if not at.is_watched:
             started(session, answer)
             return None
-        return await follow_run(session, client, answer.run_id, at.waiting, by_asset=by_asset)
+        return await follow_run(session, client, answer, at.waiting, by_asset=by_asset)
 
 
 def _nothing(session: Session, answer: RunTriggeredAnswer, plan: PlanInfo, selection: str) -> int | None:

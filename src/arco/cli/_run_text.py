@@ -11,15 +11,29 @@ from arco.assets import partition_text
 from arco.cli._answers import facts
 from arco.cli._output import grid, say, shown_size, shown_time, visible
 from arco.core import SECOND, Invalid, PartitionKey, parse_time
-from arco.wire import AttemptInfo, InputInfo, RunDetail, RunSummary, TaskDetail, TaskHint, TaskSummary, UnitProgress
+from arco.wire import (
+    AttemptInfo,
+    InputInfo,
+    RunDetail,
+    RunSummary,
+    RunTriggeredAnswer,
+    SkipInfo,
+    TaskDetail,
+    TaskHint,
+    TaskSummary,
+    UnitProgress,
+)
 
 __all__ = [
     "FINAL",
     "attempts_grid",
+    "cannot_run_lines",
     "counts_text",
     "failure_text",
+    "held_text",
     "hint_lines",
     "input_text",
+    "is_held_back",
     "progress_text",
     "run_facts",
     "run_time",
@@ -213,8 +227,9 @@ def units_grid(units: Iterable[UnitProgress]) -> Table:
 
 
 def unit_text(unit: UnitProgress) -> str:
-    """`500 of 1,000 succeeded, 5 failed, 50 running`."""
+    """`500 of 1,000 succeeded, 2 of them held back, 5 failed, 50 running`."""
     rest = (
+        (unit.held_count, "of them held back"),
         (_count(unit, "FAILED"), "failed"),
         (_count(unit, "SKIPPED", "CANCELLED"), "skipped"),
         (_count(unit, *RUNNING_STATES), "running"),
@@ -320,6 +335,38 @@ def _tail(text: str) -> list[str]:
 
 def _indented(lines: Iterable[str], more: str, style: str = "") -> list[Text]:
     return [Text.assemble(f"  {more}", (visible(line.expandtabs(4).rstrip("\r")), style)) for line in lines]
+
+
+def cannot_run_lines(answer: RunTriggeredAnswer, listed: int) -> list[Text]:
+    """What was asked for and is no part of a run, because something has to be done first."""
+    lines = [say(f"{_skip_name(skip)} {skip.reason}", "magenta") for skip in answer.cannot_run[:listed]]
+    if answer.cannot_run_count > len(lines):
+        lines.append(say(f"... and {answer.cannot_run_count - len(lines):,} more cannot run", "magenta"))
+    return lines
+
+
+def is_held_back(task: TaskSummary) -> bool:
+    """Whether it succeeded and its checks held back what it made."""
+    return task.state == "SUCCEEDED" and task.gate is not None
+
+
+def held_text(tasks: Iterable[TaskSummary], units: Iterable[UnitProgress], listed: int) -> Text | None:
+    """What succeeded and is held back by its checks: by task, or by asset if the run is shown so."""
+    counts = {unit.unit: unit.held_count for unit in units if unit.held_count}
+    names = [f"{unit} ({count:,})" for unit, count in counts.items()]
+    names = names or [task.task_key for task in tasks if is_held_back(task)]
+    if not names:
+        return None
+    count = sum(counts.values()) or len(names)
+    more = f" and {len(names) - listed:,} more" if len(names) > listed else ""
+    held = "is held back by its checks" if count == 1 else "are held back by their checks"
+    head = f"{count:,} of those that succeeded {held}: "
+    return say(f"{head}{', '.join(names[:listed])}{more}; `arco quarantine list` lists what is held back.", "yellow")
+
+
+def _skip_name(skip: SkipInfo) -> str:
+    partition = shown_partition(skip.partition_key)
+    return f"{skip.asset_key}[{partition}]" if partition else skip.asset_key
 
 
 def skip_lines(tasks: Sequence[TaskSummary], listed: int) -> list[Text]:

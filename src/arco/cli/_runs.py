@@ -2,6 +2,7 @@
 
 import sys
 from enum import StrEnum
+from shlex import quote
 from typing import Annotated
 
 import typer
@@ -13,6 +14,7 @@ from arco.cli._command import Session, asks, changes
 from arco.cli._connect import connect
 from arco.cli._options import AsOfOption, LimitOption, RunArgument, WatchOption
 from arco.cli._output import dump, explained, grid, say, shown_size, shown_time, titled, visible
+from arco.cli._plan import nothing_parts
 from arco.cli._run import working
 from arco.cli._run_text import (
     FINAL,
@@ -21,6 +23,7 @@ from arco.cli._run_text import (
     failure_text,
     hint_lines,
     input_text,
+    is_held_back,
     progress_text,
     run_facts,
     run_time,
@@ -30,7 +33,7 @@ from arco.cli._run_text import (
 )
 from arco.cli._watch import follow_run, log_tail, started
 from arco.client import AsyncClient
-from arco.core import Invalid, NotFound
+from arco.core import Invalid, NotFound, Refused
 from arco.wire import (
     MaterializationInfo,
     RerunRequest,
@@ -181,11 +184,22 @@ def _task_parts(task: TaskDetail, log: str, now: int) -> list[RenderableType]:
         ]
     )
     parts: list[RenderableType] = [titled(task.task_key, told)]
+    if is_held_back(task):
+        parts.append(_held_hint(task))
     if task.attempts:
         parts.append(attempts_grid(task.attempts, now))
     if task.state == "FAILED":
         parts.append(failure_text(task, log))
     return parts
+
+
+def _held_hint(task: TaskDetail) -> Text:
+    """How to see which checks hold back what a task made, and what they found."""
+    partition = shown_partition(task.partition_key)
+    options = "".join(f" -p {quote(part)}" for part in partition.split(",") if part)
+    commands = [f"arco quarantine show {key}{options}" for key in task.outputs]
+    lines = [Text.assemble("  ", (visible(command), "bold cyan")) for command in commands]
+    return Text("\n").join([say("Its checks held back what it made; which ones, and what they found:"), *lines])
 
 
 @asks(app)
@@ -330,16 +344,22 @@ async def rerun(
     ] = True,
     watch: WatchOption = None,
 ) -> int | None:
-    """Run again what a run did not finish, or all of it, on what is deployed now."""
+    """Run again what a run did not finish, or all of it, on what is deployed now.
+
+    What cannot run is named with what has to be done first. Exits like `arco run`.
+    """
     async with working(session, watch) as at:
         client = at.client
         run_id = await find_run(client, run)
-        request = RerunRequest(from_failure=from_failure)
+        request = RerunRequest(from_failure=from_failure, record_empty=False)
         answer = await client.rerun(run_id, request, key=session.request_key, wait="durable")
+        if not answer.task_count:
+            session.output.emit(document_of(answer), *nothing_parts(session.output.people, answer))
+            return Refused.exit_code
         if not at.is_watched:
             started(session, answer)
             return None
-        return await follow_run(session, client, answer.run_id, at.waiting)
+        return await follow_run(session, client, answer, at.waiting)
 
 
 @asks(explain, "run")

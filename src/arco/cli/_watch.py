@@ -22,8 +22,11 @@ from arco.cli._command import Session
 from arco.cli._output import say, visible
 from arco.cli._run_text import (
     FINAL,
+    cannot_run_lines,
     counts_text,
     failure_text,
+    held_text,
+    is_held_back,
     job_lines,
     run_time,
     skip_lines,
@@ -58,6 +61,9 @@ NOT_FAILED: Final = QUIET | {"RUNNING", "RETRY_WAIT", "SUCCEEDED", "SKIPPED", "C
 
 STATE_WIDTH: Final = 10
 SKIPS: Final = 10
+HELD: Final = 5
+"""Tasks that are named because their checks hold back what they made."""
+
 LOG_CHUNKS: Final = 2
 JOBS: Final = 4
 """Jobs of Spark that are shown."""
@@ -93,18 +99,24 @@ def started(session: Session, answer: RunTriggeredAnswer) -> None:
     tasks = "1 task" if answer.task_count == 1 else f"{answer.task_count:,} tasks"
     head = f"The run {answer.run_id} was there already" if answer.replayed else f"Started the run {answer.run_id}"
     then = f"  arco runs show {answer.run_id} shows how it stands, arco dev works on it if nobody does"
-    session.output.emit(document_of(answer), Text("\n").join([say(f"{head}: {tasks}.", "green"), say(then, "dim")]))
+    told = Text("\n").join([say(f"{head}: {tasks}.", "green"), say(then, "dim")])
+    session.output.emit(document_of(answer), *_left_out(answer), told)
+
+
+def _left_out(answer: RunTriggeredAnswer) -> list[RenderableType]:
+    lines = cannot_run_lines(answer, SKIPS)
+    return [Text("\n").join(lines)] if lines else []
 
 
 async def follow_run(
-    session: Session, client: AsyncClient, run_id: str, waiting: str, *, by_asset: bool = False
+    session: Session, client: AsyncClient, answer: RunTriggeredAnswer, waiting: str, *, by_asset: bool = False
 ) -> int | None:
     """Watch a run to its end and say how it ended. Returns the exit code of the command.
 
     `waiting` is said while tasks are ready and nobody takes them. With `by_asset` it has a line for each asset, as a
     large run always has.
     """
-    output = session.output
+    output, run_id = session.output, answer.run_id
     look = partial(_look, session, client, run_id, by_asset)
     try:
         if output.as_json:
@@ -119,7 +131,7 @@ async def follow_run(
             f"`arco runs cancel {run_id}` ends it"
         )
         raise
-    return await run_ended(session, client, last)
+    return await run_ended(session, client, last, answer)
 
 
 Look = Callable[[Callable[[Seen], None]], Awaitable[Seen]]
@@ -203,6 +215,8 @@ def _line(task: TaskSummary, now: int) -> Text:
         more.append(task.error.strip().split("\n")[0])
     if task.state in ("SKIPPED", "CANCELLED"):
         more.append(task.reason)
+    if is_held_back(task):
+        more.append("held back by its checks")
     told = f"  {', '.join(more)}" if more else ""
     state = state_text(task.state)
     state.pad_right(STATE_WIDTH - len(state))
@@ -278,12 +292,13 @@ def _bar(run: RunDetail) -> Table:
     return line
 
 
-async def run_ended(session: Session, client: AsyncClient, last: Seen) -> int | None:
-    """Say how a run ended: what failed and why, what followed from it, what to do."""
+async def run_ended(session: Session, client: AsyncClient, last: Seen, answer: RunTriggeredAnswer) -> int | None:
+    """Say how a run ended: what failed and why, what followed from it, what is held back, what to do."""
     run, now = last.run, session.runtime.now()
     failed = await _failed(client, last)
     if session.output.as_json:
-        session.output.emit({**document_of(run), "failures": [document_of(task) for task, _ in failed]})
+        left = {"cannot_run_count": answer.cannot_run_count, "cannot_run": document_of(answer)["cannot_run"]}
+        session.output.emit({**document_of(run), "failures": [document_of(task) for task, _ in failed], **left})
         return None if run.state == "SUCCEEDED" else EXIT_RUN_FAILED
     style = "green" if run.state == "SUCCEEDED" else "bold red"
     took = f" after {run_time(run, now)}" if run.ended_at else ""
@@ -295,6 +310,9 @@ async def run_ended(session: Session, client: AsyncClient, last: Seen) -> int | 
         parts.append(say(f"{more}; `arco runs show {run.run_id} --state failed` lists them."))
     if skips := [task for task in last.tasks if task.state in ("SKIPPED", "CANCELLED")]:
         parts.append(Text("\n").join(skip_lines(skips, SKIPS)))
+    parts += _left_out(answer)
+    if held := held_text(last.tasks, last.units, HELD):
+        parts.append(held)
     if run.state != "SUCCEEDED":
         again = f"arco runs rerun {run.run_id}"
         parts.append(Text.assemble(end, "\n", ("  What did not succeed runs again with ", "dim"), (again, "bold cyan")))

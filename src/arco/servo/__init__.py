@@ -33,7 +33,16 @@ from arco.servo._protocol import (
     Session,
 )
 from arco.servo._queue import EmbeddedQueue, Queue, WorkerId
-from arco.servo._reading import explain_run, list_runs, list_tasks, plan_info, run_detail, run_progress, task_detail
+from arco.servo._reading import (
+    cannot_run_info,
+    explain_run,
+    list_runs,
+    list_tasks,
+    plan_info,
+    run_detail,
+    run_progress,
+    task_detail,
+)
 from arco.servo._request import Mode, RunRequest, request_fingerprint
 from arco.servo._retention import Retention, Retired, retire_versions
 from arco.servo._runs import Asked, Planned, Runs, Triggered, trigger_fingerprint
@@ -91,6 +100,7 @@ __all__ = [
     "Work",
     "WorkerId",
     "asset_detail",
+    "cannot_run_info",
     "compact_files",
     "decision_facts",
     "deploy",

@@ -1,6 +1,7 @@
 """Reading runs, tasks and plans for people: what there is, where it stands, and why."""
 
 from collections import Counter
+from collections.abc import Iterable
 from shlex import quote
 from typing import Final, Literal
 
@@ -56,12 +57,24 @@ from arco.wire import (
     UnitProgress,
 )
 
-__all__ = ["explain_run", "list_runs", "list_tasks", "plan_info", "run_detail", "run_progress", "task_detail"]
+__all__ = [
+    "cannot_run_info",
+    "explain_run",
+    "list_runs",
+    "list_tasks",
+    "plan_info",
+    "run_detail",
+    "run_progress",
+    "task_detail",
+]
 
 View = Replica | Snapshot
 
 MAX_LISTED: Final = 1_000
 """Tasks and skips of a plan that an answer lists."""
+
+MAX_CANNOT_RUN: Final = 100
+"""Skips that the answer to a trigger lists."""
 
 MAX_SENTENCES: Final = 20
 
@@ -129,6 +142,7 @@ async def run_progress(view: View, run_id: str) -> RunProgress:
     tasks: list[TaskRow] = await view.rows(TASKS, run_id)
     states: dict[str, Counter[str]] = {}
     stages: dict[str, int] = {}
+    held = Counter(task.unit for task in tasks if _is_held_back(task))
     for task in tasks:
         states.setdefault(task.unit, Counter())[task.state] += 1
         stages[task.unit] = min(task.stage, stages.get(task.unit, task.stage))
@@ -136,11 +150,22 @@ async def run_progress(view: View, run_id: str) -> RunProgress:
         run_id=run_id,
         state=row.state,
         units=[
-            UnitProgress(unit=unit, stage=stages[unit], task_count=found.total(), states=dict(sorted(found.items())))
+            UnitProgress(
+                unit=unit,
+                stage=stages[unit],
+                task_count=found.total(),
+                states=dict(sorted(found.items())),
+                held_count=held[unit],
+            )
             for unit, found in sorted(states.items(), key=lambda item: (stages[item[0]], item[0]))
         ],
         position=str(position_of_view(view)),
     )
+
+
+def _is_held_back(task: TaskRow) -> bool:
+    """Whether its checks held back what it made, whatever became of that since."""
+    return task.state == TaskState.SUCCEEDED and task.gate is not None
 
 
 async def _summary(view: View, row: RunRow) -> RunSummary:
@@ -388,6 +413,12 @@ def _skip(skip: Skip) -> SkipInfo:
     )
 
 
+def cannot_run_info(skips: Iterable[Skip]) -> tuple[int, list[SkipInfo]]:
+    """How much of what a plan leaves out cannot run, and the first of it."""
+    found = [skip for skip in skips if skip_kind(skip) is SkipKind.CANNOT_RUN]
+    return len(found), [_skip(skip) for skip in found[:MAX_CANNOT_RUN]]
+
+
 async def explain_run(view: View, run_id: str) -> RunExplanation:
     """Why a run is where it is: what failed first, what followed from it, what it waits for."""
     run = await find_run(view, run_id)
@@ -418,7 +449,7 @@ async def explain_run(view: View, run_id: str) -> RunExplanation:
 
 async def _held_back(view: View, run_id: str, tasks: list[TaskRow]) -> tuple[list[str], list[Hint]]:
     """What tasks did that succeeded and whose checks hold their versions back, and what to do about it."""
-    gated = [task for task in tasks if task.state == TaskState.SUCCEEDED and task.gate is not None]
+    gated = [task for task in tasks if _is_held_back(task)]
     causes, hints, is_released = list[str](), list[Hint](), False
     for task in gated[:MAX_SENTENCES]:
         held = await _held_outputs(view, run_id, task)

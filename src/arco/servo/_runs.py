@@ -6,7 +6,7 @@ A plan too large for an event is stored as a blob first.
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import msgspec
@@ -24,6 +24,7 @@ from arco.domains.orchestration import (
     RunKeyRow,
     RunRow,
     RunState,
+    Skip,
     TaskRow,
     TaskState,
     TriggerRun,
@@ -69,6 +70,8 @@ class Triggered:
     receipt: Receipt
     is_new: bool
     """False if the run key or the request key stood for this run already."""
+    skips: tuple[Skip, ...] = ()
+    """What its plan leaves out, if it was planned now."""
 
 
 class Runs:
@@ -85,7 +88,16 @@ class Runs:
     async def trigger(self, request: RunRequest, asked: Asked) -> Triggered:
         """Plan a request and start it. A run key that stands for a run already gives that run, whatever is deployed."""
         known = await self._known(request) if request.run_key else None
-        command = await self._command(await self.plan(request)) if known is None else _again(request, known)
+        if known is not None:
+            return await self._decide(request, _again(request, known), asked)
+        return await self.start(await self.plan(request), asked)
+
+    async def start(self, planned: Planned, asked: Asked) -> Triggered:
+        """Start what was planned."""
+        done = await self._decide(planned.request, await self._command(planned), asked)
+        return replace(done, skips=planned.plan.skips) if done.is_new else done
+
+    async def _decide(self, request: RunRequest, command: TriggerRun, asked: Asked) -> Triggered:
         receipt = await self._workspace.decide(
             "activity",
             command,

@@ -204,6 +204,8 @@ class RunRequestBody(Request):
     batch: Annotated[int, Field(ge=0, le=1000)] = 0
     """Partitions of an asset that run together as one job, where its engine can do that: 1 for none, 0 for as many as
     the planner thinks best."""
+    record_empty: bool = True
+    """Whether there is a run even if nothing has to run or nothing can; with a run key there always is."""
 
 
 class InputInfo(Answer):
@@ -297,11 +299,16 @@ class PlanInfo(Answer):
 
 class RunTriggeredAnswer(Written):
     run_id: str
+    """Empty if there is nothing to run and no run was to be recorded then; `operation_id` and `state` are empty too."""
     plan_id: str
     task_count: int
     skip_count: int
     """What was asked for and is left out: up to date, or it cannot run. The plan says which."""
     state: str
+    cannot_run_count: int = 0
+    """How much of that cannot run; 0 if the run was there already."""
+    cannot_run: list[SkipInfo] = []
+    """The first of those, with what has to be done first."""
 
 
 class RunSummary(Answer):
@@ -431,6 +438,8 @@ class UnitProgress(Answer):
     task_count: int
     states: dict[str, int]
     """Tasks by state; states that none is in are left out."""
+    held_count: int = 0
+    """Tasks that succeeded and whose checks held back what they made."""
 
 
 class RunProgress(Answer):
@@ -451,6 +460,8 @@ class RunCancel(Request):
 class RerunRequest(Request):
     from_failure: bool = True
     """Only what did not succeed; false for everything the run planned, whether up to date or not."""
+    record_empty: bool = True
+    """Whether there is a run even if nothing of it can run."""
 
 
 class TaskLogPage(Answer):

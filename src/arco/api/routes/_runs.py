@@ -14,9 +14,11 @@ from arco.domains.orchestration import RUNS, FailurePolicy, TriggerRun
 from arco.servo import (
     Asked,
     Mode,
+    Planned,
     RunRequest,
     Servo,
     Watch,
+    cannot_run_info,
     explain_run,
     list_runs,
     list_tasks,
@@ -101,16 +103,23 @@ async def plan_run(request: Request, caller: CallerDep, body: RunRequestBody) ->
 async def trigger_run(request: Request, writes: WritesDep, body: RunRequestBody) -> RunTriggeredAnswer:
     """Plan a run and start it."""
     servo = _servo(request, writes.caller)
-    return await _trigger(servo, writes, _request(body, servo.workspace.runtime.now()))
+    wanted = _request(body, servo.workspace.runtime.now())
+    return await _trigger(servo, writes, wanted, record_empty=body.record_empty)
 
 
-async def _trigger(servo: Servo, writes: Writes, wanted: RunRequest) -> RunTriggeredAnswer:
+async def _trigger(servo: Servo, writes: Writes, wanted: RunRequest, *, record_empty: bool) -> RunTriggeredAnswer:
     before = await writes.repeated("activity", TriggerRun, trigger_fingerprint(wanted))
     if before is not None:
         done = await servo.runs.found(wanted, before[0])
-    else:
+    elif wanted.run_key or record_empty:
         done = await servo.runs.trigger(wanted, _asked(writes))
+    else:
+        planned = await servo.runs.plan(wanted)
+        if not planned.plan.tasks:
+            return _nothing(planned)
+        done = await servo.runs.start(planned, _asked(writes))
     receipt, run_id = done.receipt, done.run_id
+    count, first = cannot_run_info(done.skips)
     await writes.settle("activity", receipt)
     row, _ = await servo.workspace.logs["activity"].read(
         lambda view: view.get(RUNS, run_id, run_id), strong=False, min_position=receipt.position
@@ -124,6 +133,25 @@ async def _trigger(servo: Servo, writes: Writes, wanted: RunRequest) -> RunTrigg
         task_count=row.task_count,
         skip_count=row.skip_count,
         state=row.state,
+        cannot_run_count=count,
+        cannot_run=first,
+    )
+
+
+def _nothing(planned: Planned) -> RunTriggeredAnswer:
+    """There is nothing to run, and nobody wants a run of nothing."""
+    count, first = cannot_run_info(planned.plan.skips)
+    return RunTriggeredAnswer(
+        operation_id="",
+        position=planned.plan.activity_position,
+        replayed=False,
+        run_id="",
+        plan_id=planned.plan_id,
+        task_count=0,
+        skip_count=len(planned.plan.skips),
+        state="",
+        cannot_run_count=count,
+        cannot_run=first,
     )
 
 
@@ -222,4 +250,5 @@ async def rerun(request: Request, writes: WritesDep, run_id: RunId, body: RerunR
     """Run again what a run did not finish, or all of it, on what is deployed now."""
     servo = _servo(request, writes.caller)
     now = servo.workspace.runtime.now()
-    return await _trigger(servo, writes, await servo.runs.request_again(run_id, from_failure=body.from_failure, at=now))
+    wanted = await servo.runs.request_again(run_id, from_failure=body.from_failure, at=now)
+    return await _trigger(servo, writes, wanted, record_empty=body.record_empty)
