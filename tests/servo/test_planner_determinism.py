@@ -31,8 +31,8 @@ from tests.servo.golden_plan import digest, golden
 from tests.servo.projects import AT, DAILY, asset, dep, ids_of, made_by, plan
 
 GOLDEN = (
-    "d956087e34a84ea19dc9a688c3b1380d3ca661dd7565199dc5033fa56a1e762f/36/1 "
-    "9bb2f074fed8fa4570eafdd158a423d0f9a19914736437b3de29effebf360c2f/3/7"
+    "80051d8dbf5626ae10534617eaa5280c6de2b771fd072d545ba8a40001c6310f/36/1 "
+    "134f2949145dce276e1da7bec20c42988c79694161c490f4db79451842f292f0/3/7"
 )
 """sha256, tasks and skips of two plans. It changes only if plans do: then one version plans otherwise than the next."""
 
