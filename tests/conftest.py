@@ -4,12 +4,16 @@ import signal
 from collections.abc import Iterator
 
 import pytest
+from hypothesis import settings
 
 from tests.emulators.servers import Emulator, run_azurite, run_moto
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # Started in the background of a script, where Ctrl-C is ignored, and so it would be in every process tested here.
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+settings.register_profile("arco", deadline=None)  # no test is about time, and machines are busy
+settings.load_profile("arco")
 
 
 @pytest.fixture(scope="session")
