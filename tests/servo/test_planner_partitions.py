@@ -251,7 +251,8 @@ def test_the_cure_is_a_command_that_makes_what_is_missing() -> None:
     (same,) = plan(made, "s.same", partitions={"name": "a b", "region": "us"}).skips
     assert same.reason.endswith("`arco run +s.same --partition 'name=a b' --partition region=us`")
     (every,) = plan(made, "s.all").skips
-    assert every.reason.endswith("`arco run +s.a --partition 'name=a b' --partition region=eu`")
+    assert every.reason.endswith("`arco backfill +s.a --partition 'name=a b..c' --partition region=eu..us`")
+    assert len(plan(made, "+s.a", partitions={"name": "a b..c", "region": "eu..us"}).tasks) == 4
 
 
 def test_values_of_static_keys_may_hold_anything_that_a_key_may() -> None:
