@@ -67,7 +67,7 @@ class Site:
             timeout=SECONDS,
             check=False,
         )
-        assert done.returncode == exits, f"arco {' '.join(args)}: {done.stdout[-3000:]} {done.stderr[-3000:]}"
+        assert done.returncode == exits, f"exit {done.returncode} of arco {' '.join(args)}: {done.stdout[-3000:]} {done.stderr[-3000:]}"
         return json.loads(done.stdout) if done.stdout else None
 
     def rows(self, sql: str) -> list[list[Any]]:
