@@ -67,7 +67,8 @@ class Site:
             timeout=SECONDS,
             check=False,
         )
-        assert done.returncode == exits, f"exit {done.returncode} of arco {' '.join(args)}: {done.stdout[-3000:]} {done.stderr[-3000:]}"
+        said = f"{done.stdout[-3000:]} {done.stderr[-3000:]}"
+        assert done.returncode == exits, f"arco {' '.join(args)} ended with {done.returncode}: {said}"
         return json.loads(done.stdout) if done.stdout else None
 
     def rows(self, sql: str) -> list[list[Any]]:
