@@ -1,4 +1,4 @@
-"""The tree of commands, and what happens before a command begins: version, help, usage errors."""
+"""The tree of commands, and what happens around one: version, help, usage errors, and how the process ends."""
 
 import atexit
 import contextlib
