@@ -18,6 +18,9 @@ SCALARS: dict[str, st.SearchStrategy[str | int]] = {
     "workspace_id": st.from_regex(r"[a-z0-9][a-z0-9-]{0,5}", fullmatch=True),
     "publish_interval_ms": st.integers(1, 3_600_000),
     "merge_fan_in": st.integers(2, 50),
+    "pack_segments": st.integers(1, 65_536),
+    "pack_mib": st.integers(1, 256),
+    "pack_keep": st.integers(1, 1_000_000),
     "url": st.sampled_from(["http://127.0.0.1:8020", "https://arco.example.com", "http://[::1]:1/arco", "embedded"]),
     "token": st.sampled_from(["arco_a_b_c_d", "x"]),
     "listen": st.sampled_from(["127.0.0.1:8020", "[::1]:0", "localhost:65535"]),
@@ -25,13 +28,19 @@ SCALARS: dict[str, st.SearchStrategy[str | int]] = {
     "service_secret": st.text("0123456789abcdef", min_size=32, max_size=40),
     "slots": st.integers(0, 256),
     "spark_master": st.sampled_from(["local[*]", "local[2, 4]", "yarn", "spark://a:7077,b:7077", "sc://host:15002"]),
+    "allowed_locations": st.sampled_from(["s3://bucket/folder", "file:/tmp/a file:///tmp/b", "abfss://c@a.host/x"]),
+    "backup_to": st.sampled_from(["s3://backups", "file:///var/backups"]),
+    "backup_hours": st.integers(1, 720),
+    "backup_days": st.integers(1, 3_650),
+    "backup_data": st.sampled_from(["yes", "no"]),
 }
+TABLES = {"store_options": "--store-option", "backup_options": "--backup-option"}
 SECRET_SCALARS = ("token", "service_secret")
 options = st.dictionaries(st.sampled_from(["region", "endpoint", "access_key_id"]), st.sampled_from(["x", "", "a b"]))
-layers = st.fixed_dictionaries({}, optional={**SCALARS, "store_options": options})
+tables: dict[str, st.SearchStrategy[Any]] = dict.fromkeys(TABLES, options)
+layers = st.fixed_dictionaries({}, optional={**SCALARS, **tables})
 flag_layers = st.fixed_dictionaries(
-    {},
-    optional={name: made for name, made in SCALARS.items() if name not in SECRET_SCALARS} | {"store_options": options},
+    {}, optional={**{name: made for name, made in SCALARS.items() if name not in SECRET_SCALARS}, **tables}
 )
 
 
@@ -44,8 +53,9 @@ def load(toml: str | None = None, environ: dict[str, str] | None = None, flags: 
 
 
 def as_toml(layer: dict[str, Any]) -> str:
-    lines = [f"{name} = {json.dumps(value)}" for name, value in layer.items() if name != "store_options"]
-    lines += ["[store_options]", *(f"{name} = {json.dumps(v)}" for name, v in layer.get("store_options", {}).items())]
+    lines = [f"{name} = {json.dumps(value)}" for name, value in layer.items() if name not in TABLES]
+    for table in TABLES:
+        lines += [f"[{table}]", *(f"{name} = {json.dumps(value)}" for name, value in layer.get(table, {}).items())]
     return "\n".join(lines)
 
 
@@ -54,16 +64,18 @@ def as_environ(layer: dict[str, Any]) -> dict[str, str]:
 
 
 def flat(layer: dict[str, Any]) -> dict[str, Any]:
-    scalars = {name: value for name, value in layer.items() if name != "store_options"}
-    return scalars | {f"store_options.{name}": value for name, value in layer.get("store_options", {}).items()}
+    scalars = {name: value for name, value in layer.items() if name not in TABLES}
+    for table in TABLES:
+        scalars |= {f"{table}.{name}": value for name, value in layer.get(table, {}).items()}
+    return scalars
 
 
 def flag_of(name: str) -> str:
-    return "--store-option" if "." in name else f"--{name.replace('_', '-')}"
+    return TABLES[name.partition(".")[0]] if "." in name else f"--{name.replace('_', '-')}"
 
 
 def test_settings_and_the_generated_layers_have_the_same_fields() -> None:
-    assert [field.name for field in dataclasses.fields(Settings)] == [*SCALARS, "store_options"]
+    assert [field.name for field in dataclasses.fields(Settings)] == [*SCALARS, *TABLES]
 
 
 def test_without_layers_there_are_the_defaults() -> None:
@@ -76,6 +88,9 @@ def test_without_layers_there_are_the_defaults() -> None:
         ("workspace_id", "default", "default"),
         ("publish_interval_ms", "250", "default"),
         ("merge_fan_in", "8", "default"),
+        ("pack_segments", "4096", "default"),
+        ("pack_mib", "64", "default"),
+        ("pack_keep", "1024", "default"),
         ("url", "", "default"),
         ("token", "", "default"),
         ("listen", "127.0.0.1:8020", "default"),
@@ -83,7 +98,13 @@ def test_without_layers_there_are_the_defaults() -> None:
         ("service_secret", "", "default"),
         ("slots", "0", "default"),
         ("spark_master", "local[*]", "default"),
+        ("allowed_locations", "", "default"),
+        ("backup_to", "", "default"),
+        ("backup_hours", "6", "default"),
+        ("backup_days", "30", "default"),
+        ("backup_data", "no", "default"),
         ("store_options", "", "default"),
+        ("backup_options", "", "default"),
     ]
 
 
@@ -98,17 +119,19 @@ def test_defaults_give_way_to_the_file_the_environment_and_flags_in_that_order(
     expected |= {name: (value, f"ARCO_{name.upper().replace('.', '_')}") for name, value in flat(environ).items()}
     expected |= {name: (value, flag_of(name)) for name, value in flat(flags).items()}
     actual = {name: getattr(loaded.settings, name) for name in SCALARS}
-    actual |= {f"store_options.{name}": value for name, value in loaded.settings.store_options.items()}
+    for table in TABLES:
+        actual |= {f"{table}.{name}": value for name, value in getattr(loaded.settings, table).items()}
     assert actual == {name: value for name, (value, _) in expected.items()}
     origins = dict(loaded.origin)
-    if not loaded.settings.store_options:
-        assert origins.pop("store_options") == "default"
+    for table in TABLES:
+        if not getattr(loaded.settings, table):
+            assert origins.pop(table) == "default"
     assert origins == {name: origin for name, (_, origin) in expected.items()}
     assert [(name, origin) for name, _, origin in loaded.rows()] == list(loaded.origin.items())
 
 
 def test_a_flag_that_was_not_given_changes_nothing() -> None:
-    assert load(flags=dict.fromkeys([*SCALARS, "store_options"])) == load()
+    assert load(flags=dict.fromkeys([*SCALARS, *TABLES])) == load()
 
 
 def test_variables_of_others_are_ignored() -> None:
@@ -123,6 +146,8 @@ def test_variables_of_others_are_ignored() -> None:
         ("zzz = 1", r"known are store, tenant_id, .*store_options"),
         ("store = 1", r"store in .*arco\.toml must be text, not an integer"),
         ("merge_fan_in = '8'", r"merge_fan_in in .*arco\.toml must be an integer, not text"),
+        ("allowed_locations = 'there'", r"allowed_locations in .*arco\.toml: these are not URLs"),
+        ("allowed_locations = 's3://a ?'", r"allowed_locations in .*arco\.toml: these are not URLs"),
         ("spark_master = 'there'", r"spark_master in .*arco\.toml: .there. is no Spark master"),
         ("merge_fan_in = true", r"must be an integer, not a boolean"),
         ("merge_fan_in = 8.0", r"must be an integer, not a float"),

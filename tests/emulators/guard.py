@@ -1,7 +1,8 @@
 """A guard before an emulator of S3: every access key may do what its policy document says, as on the real one.
 
-The emulator itself lets everybody do everything. Signatures are not checked, so this is a proof about programs that
-behave, not against those that forge keys. What is denied is told to the file `denied`, a JSON document a line.
+The emulator itself lets everybody do everything. A session that STS makes may do what the policy says that it was asked
+for with. Signatures are not checked, so this is a proof about programs that behave, not against those that forge keys.
+What is denied is told to the file `denied`, a JSON document a line.
 """
 
 import io
@@ -28,10 +29,14 @@ class Guard:
         self._inner = inner
         self._folder = folder
         self._lock = threading.Lock()
+        self._sessions: dict[str, Any] = {}
+        """Policies of sessions, by access key."""
 
     def __call__(self, environ: dict[str, Any], start: Callable[..., Any]) -> Iterable[bytes]:
         key = access_key(environ)
-        policies = json.loads((self._folder / "policies.json").read_text())
+        policies = {**self._sessions, **json.loads((self._folder / "policies.json").read_text())}
+        if environ["REQUEST_METHOD"] == "POST" and environ["PATH_INFO"] == "/" and policies.get(key, "") is None:
+            return self._assume(environ, start)
         wanted = [] if key in policies and policies[key] is None else asked(environ)
         policy = policies.get(key) or {"Statement": []}
         denied = [one for one in wanted if not evaluate(policy, *one)]
@@ -43,6 +48,17 @@ class Guard:
         body = b'<?xml version="1.0"?><Error><Code>AccessDenied</Code><Message>the guard says no</Message></Error>'
         start("403 Forbidden", [("Content-Type", "application/xml"), ("Content-Length", str(len(body)))])
         return [] if environ["REQUEST_METHOD"] == "HEAD" else [body]
+
+    def _assume(self, environ: dict[str, Any], start: Callable[..., Any]) -> Iterable[bytes]:
+        """A request to STS: the session it makes gets the policy it was asked for with."""
+        body = environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or 0))
+        environ["wsgi.input"] = io.BytesIO(body)
+        answer = b"".join(self._inner(environ, start))
+        policy = urllib.parse.parse_qs(body.decode()).get("Policy")
+        made = re.search(rb"<AccessKeyId>([^<]+)</AccessKeyId>", answer)
+        if policy and made:
+            self._sessions[made[1].decode()] = json.loads(policy[0])
+        return [answer]
 
 
 def access_key(environ: dict[str, Any]) -> str:

@@ -1,6 +1,7 @@
-"""Emulators of S3 (moto) and Azure (Azurite) as child processes on loopback, for as long as a context lasts.
+"""Emulators of S3 (moto) and Azure (Azurite) as child processes on loopback, and our own of Google Cloud in a thread.
 
-Each child reads its stdin and ends with it, so that none outlives a test run that was killed.
+They run for as long as a context lasts. Each child reads its stdin and ends with it, so that none outlives a test run
+that was killed.
 """
 
 import base64
@@ -23,8 +24,9 @@ from typing import NoReturn
 import pytest
 
 from arco.storage import Store, open_store
+from tests.emulators.gcs import FakeGcs, run_gcs_server
 
-__all__ = ["Emulator", "missing_component", "run_azurite", "run_guarded_moto", "run_moto"]
+__all__ = ["Emulator", "missing_component", "run_azurite", "run_gcs", "run_guarded_moto", "run_moto"]
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
@@ -89,6 +91,16 @@ def run_azurite() -> Iterator[Emulator]:
             f"az://{BUCKET}",
             {"endpoint": endpoint, "account_name": ACCOUNT, "account_key": ACCOUNT_KEY, "allow_http": True},
         )
+
+
+@contextlib.contextmanager
+def run_gcs(fake: FakeGcs | None = None) -> Iterator[Emulator]:
+    """`fake` is for tests that look into the server or tell it to fail."""
+    fake = fake or FakeGcs()
+    fake.buckets.setdefault(BUCKET, {})
+    with run_gcs_server(fake):
+        options = {"endpoint": fake.endpoint, "service_account_key": fake.service_account_key}
+        yield Emulator(f"gs://{BUCKET}", {**options, "allow_http": True})
 
 
 @contextlib.contextmanager

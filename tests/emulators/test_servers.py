@@ -1,6 +1,6 @@
 """A missing emulator must not pass silently where it counts, and the one of S3 decides about creates as S3 does."""
 
-import time
+import threading
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -26,12 +26,17 @@ def test_a_missing_component_skips_elsewhere(monkeypatch: pytest.MonkeyPatch) ->
 def test_of_many_creates_of_one_object_one_succeeds() -> None:
     there: set[str] = set()
 
-    def slow(environ: dict[str, Any], start: Callable[..., Any]) -> Iterable[bytes]:
-        """Looks first and writes then, as moto does, and takes its time in between."""
-        is_there = environ["PATH_INFO"] in there
-        time.sleep(0.005)
-        there.add(environ["PATH_INFO"])
-        yield b"exists" if is_there else b"created"
+    def looking(together: int) -> Callable[..., Iterable[bytes]]:
+        """An application that looks first and writes then, as moto does, once so many have looked."""
+        all_looked = threading.Barrier(together)
+
+        def look_then_write(environ: dict[str, Any], start: Callable[..., Any]) -> Iterable[bytes]:
+            is_there = environ["PATH_INFO"] in there
+            all_looked.wait(30)
+            there.add(environ["PATH_INFO"])
+            yield b"exists" if is_there else b"created"
+
+        return look_then_write
 
     def creates(app: Callable[..., Iterable[bytes]]) -> int:
         there.clear()
@@ -40,5 +45,5 @@ def test_of_many_creates_of_one_object_one_succeeds() -> None:
             answers = pool.map(lambda _: b"".join(app(dict(asked), lambda *_: None)), range(8))
         return list(answers).count(b"created")
 
-    assert creates(slow) > 1, "without it several succeed"
-    assert creates(OneCreateAtATime(slow)) == 1
+    assert creates(looking(8)) == 8, "without it all succeed"
+    assert creates(OneCreateAtATime(looking(1))) == 1

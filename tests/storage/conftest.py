@@ -14,7 +14,7 @@ OpenStore = Callable[[], Store]
 _locations = itertools.count()
 
 
-@pytest.fixture(params=["local", "memory", "s3", "azure"])
+@pytest.fixture(params=["local", "memory", "s3", "azure", "gcs"])
 def any_store(request: pytest.FixtureRequest, tmp_path: Path) -> OpenStore:
     """A zero-argument function: every call opens another handle on the same objects."""
     if request.param == "local":

@@ -2,6 +2,7 @@
 
 import contextlib
 import threading
+import time
 from collections.abc import Iterator
 from enum import Enum, auto
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -19,6 +20,11 @@ SESSION_TOKEN = "faulty-session-token-0123456789"
 class Fault(Enum):
     NONE = auto()
     IGNORES_CONDITION = auto()
+    LOOKS_THEN_WRITES = auto()
+    """Takes its time between the look whether an object is there and the write."""
+    CONSOLE = auto()
+    """Answers everything with a page for people: the address is that of a console or a proxy."""
+    OTHER_REGION = auto()
     CONFLICT_NOTHING_APPLIED = auto()
     CONFLICT_ONCE = auto()
     APPLIES_THEN_500 = auto()
@@ -104,6 +110,12 @@ class _Handler(BaseHTTPRequestHandler):
         return once or self.server.fault is Fault.CONFLICT_NOTHING_APPLIED
 
     def _create(self, key: str, data: bytes) -> bool:
+        if self.server.fault is Fault.LOOKS_THEN_WRITES:
+            is_there = key in self.server.objects
+            time.sleep(0.05)
+            if not is_there:
+                self.server.objects[key] = data
+            return not is_there
         with self.server.lock:
             if key in self.server.objects and self.server.fault is not Fault.IGNORES_CONDITION:
                 return False
@@ -193,6 +205,10 @@ class _Handler(BaseHTTPRequestHandler):
     def _is_broken(self) -> bool:
         if self.server.fault is Fault.ALWAYS_503:
             self._fail(503, "SlowDown")
+        elif self.server.fault is Fault.CONSOLE:
+            self._answer(200, b"<!doctype html><title>Sign in</title>", {**_ABOUT, "Content-Type": "text/html"})
+        elif self.server.fault is Fault.OTHER_REGION:
+            self._fail(400, "AuthorizationHeaderMalformed", "expecting 'eu-1'")
         elif self.server.fault is Fault.QUOTES_REQUEST:
             self._fail(400, "SignatureDoesNotMatch", f"{SECRET_KEY} {self.headers}")
         else:

@@ -110,7 +110,27 @@ class TestOrderOfSyncs:
         trace.clear()
         create(another_process, "a/b/d")
         assert {"sync ", "sync /store", "sync /store/a", "sync /store/a/b"} <= set(trace)
-        assert trace.index("sync /store/a") < trace.index("link /store/a/b/d")
+        assert trace.index("link /store/a/b/d") < trace.index("sync /store/a/b")
+        trace.clear()
+        create(another_process, "a/b/e")
+        assert not {"sync ", "sync /store", "sync /store/a"} & set(trace)
+
+    def test_a_folder_whose_entry_cannot_be_synced_fails_the_create(
+        self, store: LocalStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        create(store, "a/warm")
+        fsync, above = os.fsync, str((tmp_path / "store" / "a").resolve())
+
+        def failing(descriptor: int) -> None:
+            if os.readlink(f"/proc/self/fd/{descriptor}") == above:
+                raise OSError(errno.EIO, os.strerror(errno.EIO))
+            fsync(descriptor)
+
+        monkeypatch.setattr(os, "fsync", failing)
+        with pytest.raises(StoreFailed, match="could not be synced"):
+            create(store, "a/new/1")
+        with pytest.raises(StoreRefused, match="restart"):
+            create(store, "b/1")
 
     def test_persist_syncs_the_object_and_its_folder(self, store: LocalStore, trace: list[str], tmp_path: Path) -> None:
         create(store, "a/b")

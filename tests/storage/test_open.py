@@ -49,8 +49,9 @@ def test_a_bucket_url_names_bucket_and_prefix(s3_server: Emulator) -> None:
 @pytest.mark.parametrize(
     ("url", "options", "says"),
     [
-        ("http://host/x", {}, "a path, file://, memory://, s3:// and az://"),
-        ("gs://bucket", {}, "later release"),
+        ("http://host/x", {}, "a path, file://, memory://, s3://, az:// and gs://"),
+        ("gs://UPPER", {}, "3 to 63 characters"),
+        ("gs://bucket", {"region": "x"}, "application_credentials, bearer_token"),
         ("file://", {}, "path of a folder"),
         ("", {}, "path of a folder"),
         ("memory://", {}, "named by letters"),

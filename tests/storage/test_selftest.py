@@ -35,6 +35,8 @@ def test_every_role_may_run_it(role: Role) -> None:
     ("fault", "promise", "cure"),
     [
         (Fault.IGNORES_CONDITION, "concurrent creates of one object succeeded", "conditional writes"),
+        (Fault.LOOKS_THEN_WRITES, "concurrent creates of one object succeeded", "conditional writes"),
+        (Fault.CONSOLE, "never written", "use another store"),
         (Fault.FORBIDS_MISSING, "refused to look for an object that is missing", "s3:ListBucket"),
         (Fault.READ_ONLY, "does not let us create", "s3:PutObject"),
         (Fault.NO_CONDITIONAL_WRITES, "does not let us create", "use a store that can"),
@@ -50,6 +52,11 @@ def test_a_broken_promise_is_named_with_its_cure(fault: Fault, promise: str, cur
         assert cure in caught.value.message
         if fault is not Fault.NO_DELETE:
             assert server.objects == {}
+
+
+def test_a_wrong_region_is_told_by_the_server_s_own_word() -> None:
+    with run_faulty(Fault.OTHER_REGION) as server, pytest.raises(Unavailable, match="AuthorizationHeaderMalformed"):
+        try_store(server.store())
 
 
 @pytest.mark.parametrize("fault", [Fault.CONFLICT_NOTHING_APPLIED, Fault.ALWAYS_503])

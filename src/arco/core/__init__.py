@@ -22,6 +22,8 @@ from arco.core._errors import (
     Unauthenticated,
     Unavailable,
 )
+from arco.core._formats import check_format, format_in
+from arco.core._histogram import Histogram
 from arco.core._ids import (
     AssetId,
     MaterializationId,
@@ -33,6 +35,7 @@ from arco.core._ids import (
     TaskId,
     Ulid,
     derive_ulid,
+    least_ulid,
     new_ulid,
     parse_request_key,
     parse_ulid,
@@ -64,7 +67,7 @@ from arco.core._names import (
 from arco.core._ports import Clock, Future, Mutex, Random, Runtime, Task
 from arco.core._service import SERVICE_LIFE, ServiceIdentity
 from arco.core._signing import MIN_SECRET_BYTES, derive_secret
-from arco.core._time import DAY, HOUR, MAX_TIME, MINUTE, SECOND, format_time, parse_time
+from arco.core._time import DAY, HOUR, MAX_TIME, MINUTE, SECOND, day_of, format_time, parse_time
 
 __all__ = [
     "DAY",
@@ -84,6 +87,7 @@ __all__ = [
     "EdgeId",
     "Forbidden",
     "Future",
+    "Histogram",
     "Invalid",
     "Loaded",
     "LostObject",
@@ -118,17 +122,21 @@ __all__ = [
     "Unavailable",
     "canonical_json",
     "check_catalog_name",
+    "check_format",
     "check_master",
     "check_name",
     "check_tenant",
     "check_workspace",
+    "day_of",
     "dependency_fingerprint",
     "derive_secret",
     "derive_ulid",
     "edge_id",
     "fingerprint",
+    "format_in",
     "format_path",
     "format_time",
+    "least_ulid",
     "load_settings",
     "new_ulid",
     "parse_path",

@@ -2,7 +2,8 @@
 
 A setting has one name in three spellings: `publish_interval_ms` in the file, `ARCO_PUBLISH_INTERVAL_MS` in the
 environment, `--publish-interval-ms` on the command line. Options of the store are a table of texts: `[store_options]`
-with `region = "eu-west-1"`, `ARCO_STORE_OPTIONS_REGION`, `--store-option`; layers are merged option by option.
+with `region = "eu-west-1"`, `ARCO_STORE_OPTIONS_REGION`, `--store-option`; layers are merged option by option. So are
+those of the store that backups go to: `[backup_options]`, `ARCO_BACKUP_OPTIONS_REGION`, `--backup-option`.
 Secrets (`token`, `service_secret`) have no flag, because everybody on a machine sees the arguments of its processes.
 
 Nothing is ignored: an unknown name is refused with the nearest known one, and a wrong value in a lower layer is
@@ -23,10 +24,13 @@ from arco.core._names import check_name, check_tenant, check_workspace, shown
 __all__ = ["Loaded", "Settings", "check_master", "load_settings"]
 
 _OPTIONS: Final = "store_options"
+_TABLES: Final = {_OPTIONS: "--store-option", "backup_options": "--backup-option"}
+"""Settings that are tables of texts, and their flags."""
 _EMBEDDED: Final = "embedded"
 _MASK: Final = "********"
 _SECRET_WORDS: Final = ("key", "secret", "token", "password", "credential")
 _STORE: Final = re.compile(r"[a-z][a-z0-9+.-]*://[^\x00-\x1f\x7f]*")
+_LOCATION: Final = re.compile(r"[a-z][a-z0-9+.-]*:/[^\s?#]*")
 _SECRETS: Final = frozenset({"token", "service_secret"})
 _SECRET_MIN: Final = 32
 _HOST: Final = r"(?:[A-Za-z0-9](?:[A-Za-z0-9._-]{0,252})|\[[0-9A-Fa-f:.]{2,45}\])"
@@ -49,6 +53,11 @@ class Settings:
     """The least time between two publishes nobody waits for."""
     merge_fan_in: int = 8
     """How many neighbouring layers of one tier become one layer of the next."""
+    pack_segments: int = 4096
+    """How many segments of a log, or `pack_mib` of them, are rewritten into one object."""
+    pack_mib: int = 64
+    pack_keep: int = 1024
+    """How many of the newest segments stay objects of their own."""
     url: str = ""
     """The server commands talk to; `embedded` for none. If empty, they find the one that serves the workspace."""
     token: str = field(default="", repr=False)
@@ -64,8 +73,20 @@ class Settings:
     spark_master: str = "local[*]"
     """Where Spark runs, of workers and of compaction: `local[*]`, `spark://host:7077`, `yarn`, `k8s://...`; of workers
     also `sc://host:15002`."""
+    allowed_locations: str = ""
+    """URLs, with spaces between them, below which Iceberg tables may lie beside the store."""
+    backup_to: str = ""
+    """URL of the store that backups go to; `arco serve` takes none if it is empty."""
+    backup_hours: int = 6
+    """Hours from one backup to the next, if something changed."""
+    backup_days: int = 30
+    """Days for which a backup is kept."""
+    backup_data: str = "no"
+    """Whether backups hold the files of assets and of Iceberg tables too: `yes` or `no`."""
     store_options: dict[str, str] = field(default_factory=dict, repr=False)
     """What the store's client is opened with (endpoint, region, credentials). Not in `repr`: it holds secrets."""
+    backup_options: dict[str, str] = field(default_factory=dict, repr=False)
+    """The same of the store that backups go to. Nothing of the other one holds for it."""
 
     @property
     def embedded(self) -> bool:
@@ -101,11 +122,13 @@ def load_settings(toml_path: Path | None, environ: Mapping[str, str], flags: Map
         flags: setting name -> value from the command line, None for a flag that was not given.
     """
     given = {**_from_toml(toml_path), **_from_environ(environ), **_from_flags(flags)}
-    options = sorted(given.keys() - _SCALARS.keys())
-    origin = {name: given[name][1] if name in given else "default" for name in [*_SCALARS, *(options or [_OPTIONS])]}
     scalars: dict[str, Any] = {name: given[name][0] for name in _SCALARS if name in given}
-    table = {name.removeprefix(f"{_OPTIONS}."): str(given[name][0]) for name in options}
-    return Loaded(Settings(**scalars, store_options=table), origin)
+    origin = {name: given[name][1] if name in given else "default" for name in _SCALARS}
+    for table in _TABLES:
+        options = sorted(name for name in given if name.startswith(f"{table}."))
+        origin |= {name: given[name][1] if name in given else "default" for name in options or [table]}
+        scalars[table] = {name.removeprefix(f"{table}."): str(given[name][0]) for name in options}
+    return Loaded(Settings(**scalars), origin)
 
 
 def _from_toml(path: Path | None) -> _Layer:
@@ -119,31 +142,33 @@ def _from_toml(path: Path | None) -> _Layer:
         raise Invalid(f"{path} is not TOML in UTF-8: {error}") from error
     layer: _Layer = {}
     for name, value in document.items():
-        if name == _OPTIONS:
-            layer |= _options(value, f"{_OPTIONS} in {path}", path.name)
+        if name in _TABLES:
+            layer |= _options(name, value, f"{name} in {path}", path.name)
         elif name in _SCALARS:
             layer[name] = (_checked(name, value, f"{name} in {path}"), path.name)
         else:
-            raise _unknown(f"the key {shown(name)} in {path}", name, [*_SCALARS, _OPTIONS])
+            raise _unknown(f"the key {shown(name)} in {path}", name, [*_SCALARS, *_TABLES])
     return layer
 
 
 def _from_environ(environ: Mapping[str, str]) -> _Layer:
     variables = {f"ARCO_{name.upper()}": name for name in _SCALARS}
-    prefix = f"ARCO_{_OPTIONS.upper()}_"
+    prefixes = {f"ARCO_{table.upper()}_": table for table in _TABLES}
     layer: _Layer = {}
     for variable in sorted(name for name in environ if name.startswith("ARCO_")):
         text = environ[variable]
+        prefix = next((one for one in prefixes if variable.startswith(one)), "")
         option = variable.removeprefix(prefix)
         if variable in variables:
             name = variables[variable]
             number = isinstance(_SCALARS[name], range) and _INTEGER.fullmatch(text) is not None
             layer[name] = (_checked(name, int(text) if number else text, variable), variable)
         elif option not in ("", variable) and option == option.upper():
-            name = f"{_OPTIONS}.{check_name(f'store option (from {variable})', option.lower())}"
+            name = f"{prefixes[prefix]}.{check_name(f'store option (from {variable})', option.lower())}"
             layer[name] = (text, variable)
         else:
-            raise _unknown(f"the environment variable {shown(variable)}", variable, [*variables, f"{prefix}<NAME>"])
+            known = [*variables, *(f"{one}<NAME>" for one in prefixes)]
+            raise _unknown(f"the environment variable {shown(variable)}", variable, known)
     return layer
 
 
@@ -151,21 +176,21 @@ def _from_flags(flags: Mapping[str, object]) -> _Layer:
     layer: _Layer = {}
     for name, value in flags.items():
         flag = f"--{name.replace('_', '-')}"
-        if name not in _SCALARS and name != _OPTIONS:
+        if name not in _SCALARS and name not in _TABLES:
             known = [f"--{scalar.replace('_', '-')}" for scalar in _SCALARS if scalar not in _SECRETS]
-            raise _unknown(f"the flag {shown(flag)}", flag, [*known, "--store-option"])
+            raise _unknown(f"the flag {shown(flag)}", flag, [*known, *_TABLES.values()])
         if value is None:
             continue
         if name in _SECRETS:
             raise Invalid(f"{name} is a secret and has no flag; set ARCO_{name.upper()}")
-        if name == _OPTIONS:
-            layer |= _options(value, "--store-option", "--store-option")
+        if name in _TABLES:
+            layer |= _options(name, value, _TABLES[name], _TABLES[name])
         else:
             layer[name] = (_checked(name, value, flag), flag)
     return layer
 
 
-def _options(table: object, where: str, origin: str) -> _Layer:
+def _options(setting: str, table: object, where: str, origin: str) -> _Layer:
     """The layer's options. No error shows a value: it may be a credential."""
     if not isinstance(table, Mapping):
         raise Invalid(f"{where} must be a table of texts, not {_type_name(table)}")
@@ -174,7 +199,7 @@ def _options(table: object, where: str, origin: str) -> _Layer:
         check_name(f"store option (from {where})", name)
         if not isinstance(value, str):
             raise Invalid(f"{where}: {name} must be text, not {_type_name(value)}; write it in quotes")
-        layer[f"{_OPTIONS}.{name}"] = (value, origin)
+        layer[f"{setting}.{name}"] = (value, origin)
     return layer
 
 
@@ -201,6 +226,20 @@ def _check_store(text: str) -> str:
     if "@" in text.partition("://")[2].partition("/")[0] or "?" in text or "#" in text:
         raise Invalid("the URL of a store carries no user, query or fragment; put credentials into store_options")
     return text
+
+
+def _check_answer(text: str) -> str:
+    if text not in ("yes", "no"):
+        raise Invalid(f"{shown(text)} is neither yes nor no")
+    return text
+
+
+def _check_locations(text: str) -> str:
+    """URLs of folders. Errors do not show them: people put passwords into addresses."""
+    for url in text.split():
+        if _LOCATION.fullmatch(url) is None:
+            raise Invalid("these are not URLs of folders; write them as s3://bucket/folder or file:///folder")
+    return " ".join(text.split())
 
 
 def _check_url(text: str) -> str:
@@ -262,11 +301,11 @@ def _unknown(what: str, name: str, known: Iterable[str]) -> Invalid:
 
 
 def _printed(settings: Settings, name: str) -> str:
-    option = name.removeprefix(f"{_OPTIONS}.")
-    if option != name:
+    table, dot, option = name.partition(".")
+    if dot:
         secret = any(word in option for word in _SECRET_WORDS)
-        return _MASK if secret else settings.store_options[option]
-    if name == _OPTIONS:
+        return _MASK if secret else str(getattr(settings, table)[option])
+    if name in _TABLES:
         return ""
     value = str(getattr(settings, name))
     return _MASK if value and name in _SECRETS else value
@@ -284,6 +323,9 @@ _SCALARS: Final[dict[str, range | Callable[[str], str]]] = {
     "workspace_id": check_workspace,
     "publish_interval_ms": range(1, 3_600_001),
     "merge_fan_in": range(2, 51),
+    "pack_segments": range(1, 65_537),
+    "pack_mib": range(1, 257),
+    "pack_keep": range(1, 1_000_001),
     "url": _check_server,
     "token": _check_token,
     "listen": _check_listen,
@@ -291,4 +333,9 @@ _SCALARS: Final[dict[str, range | Callable[[str], str]]] = {
     "service_secret": _check_service_secret,
     "slots": range(257),
     "spark_master": check_master,
+    "allowed_locations": _check_locations,
+    "backup_to": _check_store,
+    "backup_hours": range(1, 24 * 30 + 1),
+    "backup_days": range(1, 3_651),
+    "backup_data": _check_answer,
 }

@@ -29,6 +29,7 @@ __all__ = [
     "TaskId",
     "Ulid",
     "derive_ulid",
+    "least_ulid",
     "new_ulid",
     "parse_request_key",
     "parse_ulid",
@@ -75,6 +76,11 @@ def derive_ulid(time: int, seed: str) -> Ulid:
     """The id that belongs to a text: its time in microseconds, and what hashing the text gives instead of chance."""
     noise = int.from_bytes(hashlib.sha256(seed.encode()).digest()[: _RANDOM_BITS // 8], "big")
     return _encode(time // 1000 << _RANDOM_BITS | noise)
+
+
+def least_ulid(time: int) -> Ulid:
+    """No id that was made at this time (microseconds) or later is smaller, and any smaller one is older."""
+    return _encode(time // 1000 << _RANDOM_BITS)
 
 
 def parse_ulid(text: str) -> Ulid:

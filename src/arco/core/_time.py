@@ -1,10 +1,11 @@
 """Times as integers: microseconds since 1970-01-01 UTC, and their RFC 3339 text."""
 
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 
 from arco.core._errors import Invalid
 
-__all__ = ["DAY", "HOUR", "MAX_TIME", "MINUTE", "SECOND", "format_time", "parse_time"]
+__all__ = ["DAY", "HOUR", "MAX_TIME", "MINUTE", "SECOND", "day_of", "format_time", "parse_time"]
 
 SECOND = 1_000_000
 MINUTE = 60 * SECOND
@@ -24,6 +25,16 @@ def format_time(micros: int) -> str:
     except OverflowError:
         raise Invalid(f"{micros} microseconds since 1970 are no date; check the clock and the unit") from None
     return moment.isoformat(timespec="microseconds").replace("+00:00", "Z")
+
+
+def day_of(micros: int) -> str:
+    """The day of a time in UTC, as `2026-11-15`."""
+    return _day(micros // DAY)
+
+
+@lru_cache(maxsize=1024)
+def _day(number: int) -> str:
+    return format_time(number * DAY)[:10]
 
 
 def parse_time(text: str) -> int:

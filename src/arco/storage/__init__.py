@@ -1,10 +1,13 @@
 """Objects, sequences, scopes, roles, signing: what Arco needs of a bucket or a disk, and nothing above it."""
 
-from arco.storage._cloud import CloudStore, azure_store, s3_store
+from arco.storage._buckets import azure_store, gcs_store, s3_store
+from arco.storage._cloud import CloudStore
 from arco.storage._local import LocalStore
 from arco.storage._memory import MemoryStore
 from arco.storage._open import open_store
 from arco.storage._policies import s3_policy
+from arco.storage._policies_azure import azure_policy
+from arco.storage._policies_gcs import gcs_policy
 from arco.storage._role import Action, Grant, Role, write_grants
 from arco.storage._rolestore import Operation, RequestCounts, RoleStore
 from arco.storage._scope import Scope
@@ -13,6 +16,7 @@ from arco.storage._sequence import MIN_AGE, Lost, Sequence, Tail, Won
 from arco.storage._signing import LocalSigner, parse_range, sign_local, verify_local
 from arco.storage._store import (
     MAX_PATH,
+    Glance,
     ObjectExists,
     ObjectInfo,
     ObjectMissing,
@@ -20,6 +24,7 @@ from arco.storage._store import (
     StoreError,
     StoreFailed,
     check_path,
+    glance_at,
 )
 
 __all__ = [
@@ -27,6 +32,7 @@ __all__ = [
     "MIN_AGE",
     "Action",
     "CloudStore",
+    "Glance",
     "Grant",
     "LocalSigner",
     "LocalStore",
@@ -46,8 +52,12 @@ __all__ = [
     "StoreFailed",
     "Tail",
     "Won",
+    "azure_policy",
     "azure_store",
     "check_path",
+    "gcs_policy",
+    "gcs_store",
+    "glance_at",
     "open_store",
     "parse_range",
     "s3_policy",

@@ -1,4 +1,4 @@
-"""`CloudStore`: a bucket of S3 or a container of Azure, through obstore.
+"""`CloudStore`: a bucket of S3 or Google Cloud, or a container of Azure, through obstore.
 
 Two clients. Reads and deletes go through one that repeats a failed request a few times. Writes go through one that
 never does: a client that repeats a conditional create reports a won one as lost (applied, answered 500, repeated, 412).
@@ -6,10 +6,10 @@ The answers become the port's:
 
     404                      ObjectMissing, but StoreRefused if the bucket itself is missing
     412; Azure 409           ObjectExists
-    S3 409                   StoreFailed: a concurrent create is under way and nothing landed
+    409 of the others        StoreFailed: a concurrent create is under way and nothing landed
     401, 403, 501            StoreRefused: no right, or no conditional create at all
     416                      Corrupt: the object is shorter than whoever wrote its size says
-    anything else            StoreFailed
+    429 and anything else    StoreFailed; Google answers 429 to more than one write a second of one name
 
 obstore's errors quote requests and answers, and with them keys and signatures. Ours name only the status, the error
 code and the kind of network trouble, and do not carry the original along.
@@ -21,7 +21,8 @@ import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any, Literal, TypeVar
+from typing import Literal, TypeVar
+from urllib.parse import urlsplit, urlunsplit
 
 import obstore
 from obstore.exceptions import (
@@ -31,14 +32,14 @@ from obstore.exceptions import (
     PreconditionError,
     UnauthenticatedError,
 )
-from obstore.store import AzureStore, S3Store
+from obstore.store import AzureStore, GCSStore, S3Store
 
 from arco.core import ArcoError, Corrupt, Invalid, StoreRefused
 from arco.storage._paths import below, check_folder, is_nameable
 from arco.storage._signing import check_expiry
 from arco.storage._store import ObjectExists, ObjectInfo, ObjectMissing, StoreFailed, check_path
 
-__all__ = ["AZURE_OPTIONS", "MAX_PREFIX", "S3_OPTIONS", "CloudStore", "azure_store", "s3_store"]
+__all__ = ["MAX_PREFIX", "Client", "CloudStore", "Kind"]
 
 T = TypeVar("T")
 
@@ -46,50 +47,31 @@ READ_RETRIES = 3
 MAX_PREFIX = 100
 """Stores take keys of 1,024 bytes; paths have up to 900."""
 
-_CLIENT_OPTIONS = {"allow_http": bool, "timeout": str, "connect_timeout": str}
-S3_OPTIONS: Mapping[str, type] = {
-    "access_key_id": str,
-    "endpoint": str,
-    "region": str,
-    "secret_access_key": str,
-    "server_side_encryption": str,
-    "session_token": str,
-    "sse_kms_key_id": str,
-    "virtual_hosted_style_request": bool,
-    **_CLIENT_OPTIONS,
-}
-AZURE_OPTIONS: Mapping[str, type] = {
-    "account_key": str,
-    "account_name": str,
-    "client_id": str,
-    "client_secret": str,
-    "endpoint": str,
-    "sas_key": str,
-    "tenant_id": str,
-    **_CLIENT_OPTIONS,
-}
-
-_Client = S3Store | AzureStore
+Client = S3Store | AzureStore | GCSStore
+Kind = Literal["s3", "az", "gs"]
 _STATUS = re.compile(r"(?:status code: |\(code: )(\d{3})")
 _CODE = re.compile(r"<Code>(\w{1,64})</Code>")
 _NO_BUCKET = re.compile(r"<Code>(?:NoSuchBucket|ContainerNotFound)</Code>|specified container does not exist")
-_TROUBLE = {"timed out": "it did not answer in time", "error sending request": "it cannot be reached"}
-_BUCKET = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
-_DURATION = re.compile(r"\d{1,6}(ms|s|m)")
+_TROUBLE = {
+    "timed out": "it did not answer in time",
+    "kind: Timeout": "it did not answer in time",
+    "error sending request": "it cannot be reached",
+}
+_GOOGLE = "storage.googleapis.com"
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _first_process: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class _Clients:
-    reading: _Client
-    writing: _Client
+    reading: Client
+    writing: Client
 
 
 class CloudStore:
-    """Objects of one bucket or container, below a prefix. Made by `s3_store` and `azure_store`."""
+    """Objects of one bucket or container, below a prefix. Made by `s3_store`, `azure_store` and `gcs_store`."""
 
-    def __init__(self, kind: Literal["s3", "az"], place: str, prefix: str, connect: Callable[[int], _Client]) -> None:
+    def __init__(self, kind: Kind, place: str, prefix: str, connect: Callable[[int], Client]) -> None:
         self._kind = kind
         self._prefix = check_folder(prefix)
         self._url = f"{kind}://{below(place, prefix)}"
@@ -147,7 +129,12 @@ class CloudStore:
 
     async def sign(self, path: str, *, expires_in: int) -> str:
         lifetime = timedelta(seconds=check_expiry(expires_in))
-        return await self._ask("sign", path, obstore.sign_async(self._open().reading, "GET", self._key(path), lifetime))
+        request = obstore.sign_async(self._open().reading, "GET", self._key(path), lifetime)
+        url = await self._ask("sign", path, request)
+        if self._kind != "gs":
+            return url
+        # Google's signature holds for this host, whatever endpoint the store itself is reached by.
+        return urlunsplit(("https", _GOOGLE, *urlsplit(url)[2:]))
 
     async def persist(self, path: str) -> None:
         """Nothing: what a bucket acknowledged is durable."""
@@ -200,6 +187,8 @@ class CloudStore:
             return ObjectMissing(path)
         if isinstance(error, AlreadyExistsError | PreconditionError) and self._is_decided(status, code):
             return ObjectExists(path)
+        if doing == "sign" and not status.startswith("5") and status != "429":
+            return StoreRefused(f"{self._url} cannot sign {path} ({reason}); {_SIGNERS[self._kind]}", path=path)
         if isinstance(error, PermissionDeniedError | UnauthenticatedError) or status in ("401", "403"):
             return StoreRefused(f"{self._url} refused to {doing} {path} ({reason}); {self._right(doing)}", path=path)
         if status == "501":
@@ -209,76 +198,38 @@ class CloudStore:
         return StoreFailed(f"{self._url} could not {doing} {path}: {reason}", path=path)
 
     def _is_decided(self, status: str, code: str) -> bool:
-        """Whether a refused create says that an object is there. Both clouds use 409 for other things as well."""
+        """Whether a refused create says that an object is there. All clouds use 409 for other things as well."""
         return status != "409" or (self._kind == "az" and code == "BlobAlreadyExists")
 
     def _right(self, doing: str) -> str:
-        if self._kind == "az":
-            return "check the credentials and grant the role Storage Blob Data Contributor (to read: Reader)"
-        if doing == "read":
+        right = _RIGHTS[self._kind].get(doing, _RIGHTS[self._kind]["read"])
+        if doing == "read" and self._kind != "az":
+            cloud, listing = ("S3", "s3:ListBucket") if self._kind == "s3" else ("Google", "storage.objects.list")
             return (
-                "check the credentials, s3:GetObject, and s3:ListBucket on the workspace's prefix: without it S3 "
+                f"check the credentials, {right}, and {listing} on the workspace's prefix: without it {cloud} "
                 "answers 403 for an object that does not exist"
             )
-        right = {"write": "s3:PutObject", "delete": "s3:DeleteObject", "list": "s3:ListBucket"}.get(
-            doing, "s3:GetObject"
-        )
         return f"check the credentials and grant {right} on this path"
 
 
-def s3_store(bucket: str, prefix: str = "", options: Mapping[str, str | bool] | None = None) -> CloudStore:
-    """A bucket of S3 or of a server that speaks its protocol.
-
-    Options that are not given come from the usual AWS variables of the environment.
-    """
-    config, client = _configure("s3", S3_OPTIONS, options)
-    # One request per delete: not every server has the bulk form, and policies are easier to read.
-    config |= {"conditional_put": "etag", "disable_bulk_delete": True}
-    _check_place(bucket)
-
-    def connect(retries: int) -> _Client:
-        return S3Store(bucket, config=config, client_options=client, retry_config=_retry(retries))
-
-    return CloudStore("s3", bucket, prefix, connect)
-
-
-def azure_store(container: str, prefix: str = "", options: Mapping[str, str | bool] | None = None) -> CloudStore:
-    """A container of Azure Blob Storage. Options that are not given come from Azure's variables of the environment."""
-    config, client = _configure("az", AZURE_OPTIONS, options)
-    _check_place(container)
-
-    def connect(retries: int) -> _Client:
-        return AzureStore(container, config=config, client_options=client, retry_config=_retry(retries))
-
-    return CloudStore("az", container, prefix, connect)
-
-
-def _check_place(name: str) -> None:
-    if _BUCKET.fullmatch(name) is None:
-        raise Invalid("a bucket or container has 3 to 63 characters of a-z, 0-9, - and .; check the store's URL")
-
-
-def _configure(scheme: str, known: Mapping[str, type], options: Mapping[str, str | bool] | None) -> tuple[Any, Any]:
-    """obstore's configuration and its HTTP options, of checked values. Errors name options, never their values."""
-    config: dict[str, str | bool] = {}
-    client: dict[str, str | bool] = {}
-    for name, value in (options or {}).items():
-        if name not in known:
-            raise Invalid(f"{scheme}:// has no option {name!r}; it has {', '.join(sorted(known))}")
-        if known[name] is bool:
-            if value not in (True, False, "true", "false"):
-                raise Invalid(f"the option {name} is true or false")
-            value = value in (True, "true")
-        elif not isinstance(value, str) or not value:
-            raise Invalid(f"the option {name} is a text")
-        elif name.endswith("timeout") and _DURATION.fullmatch(value) is None:
-            raise Invalid(f"the option {name} is a time such as 500ms, 30s or 2m")
-        (client if name in _CLIENT_OPTIONS else config)[name] = value
-    return config, client
-
-
-def _retry(retries: int) -> Any:
-    return {"max_retries": retries, "retry_timeout": timedelta(seconds=30)}
+_RIGHTS: Mapping[Kind, Mapping[str, str]] = {
+    "s3": {"read": "s3:GetObject", "write": "s3:PutObject", "delete": "s3:DeleteObject", "list": "s3:ListBucket"},
+    "gs": {
+        "read": "storage.objects.get",
+        "write": "storage.objects.create (to overwrite: storage.objects.delete too)",
+        "delete": "storage.objects.delete",
+        "list": "storage.objects.list",
+    },
+    "az": {
+        "read": "the role Storage Blob Data Reader",
+        **dict.fromkeys(("write", "delete", "list"), "the role Storage Blob Data Contributor"),
+    },
+}
+_SIGNERS: Mapping[Kind, str] = {
+    "s3": "check the credentials",
+    "az": "give it account_key, or client_id and client_secret of an identity with the right to delegate",
+    "gs": "give it service_account_key, or run as a service account with iam.serviceAccounts.signBlob on itself",
+}
 
 
 def _first(pattern: re.Pattern[str], text: str) -> str:

@@ -1,8 +1,8 @@
 """`LocalStore`: objects as files below one folder, durable before a call returns.
 
 A create writes a temporary file in `.tmp/`, syncs it, links it to its final name (the one step that decides who wins)
-and syncs the folder. An overwrite renames instead. Readers therefore see whole objects or none. Rules, and what each
-prevents:
+and syncs the folder, with the entries of those above it that are new. An overwrite renames instead. Readers therefore
+see whole objects or none. Rules, and what each prevents:
 
 - A failed sync of a new file is final for that file: the kernel drops what it could not write, and a second sync
   answers "fine". The next attempt writes another temporary file.
@@ -23,12 +23,13 @@ import fcntl
 import itertools
 import os
 import stat
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
 
 from arco.core import ArcoError, Corrupt, Invalid, StoreRefused
 from arco.storage._paths import below, check_folder, is_nameable
 from arco.storage._signing import LocalSigner
-from arco.storage._store import ObjectExists, ObjectInfo, ObjectMissing, StoreFailed, check_path
+from arco.storage._store import Glance, ObjectExists, ObjectInfo, ObjectMissing, StoreFailed, check_path
 
 __all__ = ["LocalStore"]
 
@@ -47,6 +48,8 @@ _NO_LINKS = {errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EXDEV}
 # fsync on macOS leaves the data in the drive's own cache.
 _FULL_SYNC: int | None = getattr(fcntl, "F_FULLFSYNC", None)
 _temporary_numbers = itertools.count()
+_syncs = ThreadPoolExecutor(16, "sync")
+"""Threads that are there already: to start three for each new table took as long as a fast sync."""
 
 
 class LocalStore:
@@ -54,6 +57,7 @@ class LocalStore:
 
     def __init__(self, root: str | os.PathLike[str], *, signer: LocalSigner | None = None) -> None:
         self._root = os.path.realpath(root)
+        self._prefix = os.path.join(self._root, "")
         self._signer = signer
         self._plain: set[str] = set()  # folders seen to be reached through no symbolic link
         self._durable: set[str] = set()  # folders whose entries above them this process has synced
@@ -62,10 +66,12 @@ class LocalStore:
 
     async def get(self, path: str) -> bytes:
         file = self._locate(path)
-        with _translated(path, "read"):
+        try:  # as in `_translated`, which costs more than the look for a file
             if _size(file, path) > SMALL:
                 return await asyncio.to_thread(_read, file)
             return _read(file)
+        except OSError as error:
+            raise _translate(error, path, "read") from error
 
     async def get_range(self, path: str, offset: int, length: int) -> bytes:
         file = self._locate(path)
@@ -84,8 +90,30 @@ class LocalStore:
 
     async def head(self, path: str) -> ObjectInfo:
         file = self._locate(path)
-        with _translated(path, "read"):
+        try:
             return _info(path, os.stat(file, follow_symlinks=False))
+        except OSError as error:
+            raise _translate(error, path, "read") from error
+
+    def glance(self, path: str) -> Glance | None:
+        file = self._locate(path)
+        if file[: file.rindex("/")] not in self._plain:
+            return None  # its folder is not there yet, and may become a symbolic link
+
+        def look() -> bool:
+            if self._broken:
+                self._check_sound()
+            try:
+                return stat.S_ISREG(os.stat(file, follow_symlinks=False).st_mode) or _is_object(file, path)
+            except FileNotFoundError:
+                return False
+            except OSError as error:
+                failure = _translate(error, path, "read")
+                if isinstance(failure, ObjectMissing):
+                    return False
+                raise failure from error
+
+        return look
 
     async def delete(self, path: str) -> None:
         """Not synced: what comes back after a power loss is deleted again. Folders stay, for their writers."""
@@ -123,14 +151,28 @@ class LocalStore:
         self._check_sound()
         if check_path(path).split("/", 1)[0] == TEMPORARY:
             raise Invalid(f"{path} lies in the folder of temporary files; choose another name", path=path)
-        file = os.path.join(self._root, path)
-        folder = os.path.dirname(file)
+        file = f"{self._prefix}{path}"  # no os.path here: it would take as long as the look itself
+        folder = file[: file.rindex("/")]
         if folder not in self._plain:
-            if os.path.realpath(folder) != folder:
-                raise StoreRefused(f"{path} is reached through a symbolic link in {self._root}; remove it", path=path)
-            if os.path.isdir(folder):
-                _remember(self._plain, folder)
+            self._check_plain(folder, path)
         return file
+
+    def _check_plain(self, folder: str, path: str) -> bool:
+        """Refuse a folder that is reached through a symbolic link. Whether it is there: below one that is not, there
+        is nothing to look at."""
+        if folder in self._plain or len(folder) <= len(self._root):  # the root itself is what it is called
+            return True
+        if not self._check_plain(folder[: folder.rindex("/")], path):
+            return False
+        try:
+            found = os.stat(folder, follow_symlinks=False).st_mode
+        except OSError:
+            return False  # whoever reads or writes there meets the same
+        if stat.S_ISLNK(found):
+            raise StoreRefused(f"{path} is reached through a symbolic link in {self._root}; remove it", path=path)
+        if stat.S_ISDIR(found):
+            _remember(self._plain, folder)
+        return stat.S_ISDIR(found)
 
     def _check_sound(self) -> None:
         if self._broken:
@@ -142,14 +184,14 @@ class LocalStore:
     def _write(self, path: str, file: str, data: bytes, only_if_absent: bool) -> None:
         folder = os.path.dirname(file)
         try:
-            self._make_durable(folder)
+            made = self._make(folder)
             temporary = self._write_temporary(data)
             try:
                 if only_if_absent:
                     _link(temporary, file, path)
                 else:
                     os.replace(temporary, file)
-                self._sync(folder)
+                self._sync_with_entries(folder, made)
             finally:
                 with contextlib.suppress(OSError):
                     os.unlink(temporary)
@@ -184,23 +226,45 @@ class LocalStore:
 
     def _make_durable(self, folder: str) -> None:
         """Make the folder and everything above it that is missing, and sync their entries, once a process."""
+        for made in self._make(folder):
+            self._sync_entry(made)
+
+    def _make(self, folder: str) -> tuple[str, ...]:
+        """Make the folder and everything above it that is missing; those whose entries this process has not synced."""
         if folder in self._durable:
-            return
-        above = os.path.dirname(folder)
-        if folder == self._root and os.path.isdir(folder):
-            with contextlib.suppress(PermissionError):  # what holds the root may not be ours to open
-                self._sync(above)
-        elif self._root.startswith(folder) and os.path.isdir(folder):
-            return
-        else:
-            self._make_durable(above)
-            try:
-                os.mkdir(folder)
-            except FileExistsError:
-                if not os.path.isdir(folder):
-                    raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), folder) from None
-            self._sync(above)
+            return ()
+        if self._root.startswith(folder) and os.path.isdir(folder):
+            return (folder,) if folder == self._root else ()
+        made = self._make(os.path.dirname(folder))
+        try:
+            os.mkdir(folder)
+        except FileExistsError:
+            if not os.path.isdir(folder):
+                raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), folder) from None
+        return (*made, folder)
+
+    def _sync_entry(self, folder: str) -> None:
+        """Sync the entry of a folder in the one above it."""
+        try:
+            self._sync(os.path.dirname(folder))
+        except PermissionError:
+            if folder != self._root:  # what holds the root may not be ours to open
+                raise
         _remember(self._durable, folder)
+
+    def _sync_with_entries(self, folder: str, made: Sequence[str]) -> None:
+        """Sync a folder and the entries of those that are new. The disk takes them together: a file in two new folders
+        took 12 ms one after the other, and 4 ms at once."""
+        if not made:
+            self._sync(folder)
+            return
+        ends = [_syncs.submit(self._sync_entry, one) for one in made]
+        try:
+            self._sync(folder)
+        finally:
+            wait(ends)
+        for end in ends:
+            end.result()
 
     def _persist(self, file: str) -> None:
         self._sync(file)
@@ -281,6 +345,15 @@ def _full_sync(descriptor: int) -> None:
 
 def _size(file: str, path: str) -> int:
     return _info(path, os.stat(file, follow_symlinks=False)).size
+
+
+def _is_object(file: str, path: str) -> bool:
+    """Whether what is there is no folder; a symbolic link is refused."""
+    try:
+        _info(path, os.stat(file, follow_symlinks=False))
+    except ObjectMissing:
+        return False
+    return True
 
 
 def _info(path: str, found: os.stat_result) -> ObjectInfo:

@@ -4,6 +4,7 @@
     memory://name                             this process's memory, shared by all who open the same name
     s3://bucket/prefix                        S3, or a server that speaks its protocol
     az://container/prefix                     Azure Blob Storage
+    gs://bucket/prefix                        Google Cloud Storage
 
 Secrets are options, never parts of a URL: URLs are printed and logged.
 """
@@ -13,7 +14,7 @@ from collections.abc import Mapping
 from urllib.parse import urlsplit
 
 from arco.core import Clock, Invalid
-from arco.storage._cloud import azure_store, s3_store
+from arco.storage._buckets import azure_store, gcs_store, s3_store
 from arco.storage._local import LocalStore
 from arco.storage._memory import MemoryStore
 from arco.storage._signing import LocalSigner
@@ -21,7 +22,7 @@ from arco.storage._store import Store
 
 __all__ = ["open_store"]
 
-_SCHEMES = "a path, file://, memory://, s3:// and az://"
+_SCHEMES = "a path, file://, memory://, s3://, az:// and gs://"
 _memories: dict[str, MemoryStore] = {}
 
 
@@ -41,7 +42,7 @@ def open_store(url: str, options: Mapping[str, str | bool] | None = None, *, clo
     if scheme == "az":
         return azure_store(*_place(url), options)
     if scheme == "gs":
-        raise Invalid(f"gs:// arrives with a later release; for now a store is {_SCHEMES}")
+        return gcs_store(*_place(url), options)
     raise Invalid(f"a store's URL cannot start with {scheme!r}://; it is {_SCHEMES}")
 
 

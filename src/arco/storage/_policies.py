@@ -1,7 +1,8 @@
 """Bucket policies for the roles, written from the same table that `RoleStore` decides by.
 
 One document per role, for an S3 user or role. It names one incarnation, because `*` in a policy spans folders and would
-reach into others; export it again after a restore, which also shuts out whoever still runs on the old incarnation.
+reach into others; export it again after a restore, which also shuts out whoever still runs on the old incarnation. The
+document of the role backup is for the bucket that backups go to.
 
 - Reading is granted for the whole workspace. The list right is what makes S3 answer 404 instead of 403 for a missing
   object; S3 takes the object's own name for `s3:prefix` then.

@@ -27,6 +27,9 @@ class Role(StrEnum):
     SPARK = "spark"
     """A worker whose assets run on Spark. Spark writes below `_temporary`, renames, and never asks for a create."""
     ADMIN = "admin"
+    """Creates incarnations: writes a whole one, seals the one before it, and deletes nothing."""
+    BACKUP = "backup"
+    """Copies a workspace to another store, and there lets old backups go. It holds no rights on the workspace."""
 
 
 class Action(StrEnum):
@@ -44,11 +47,13 @@ class Grant:
     actions: frozenset[Action]
 
 
-SHARED = frozenset({"blobs", "code", "data", "incarnations", "landing", "logs", "selftest"})
-"""The folders beside the incarnations. No incarnation may have one of these names. In `landing` only others write."""
+SHARED = frozenset({"backups", "blobs", "code", "data", "incarnations", "landing", "logs", "selftest", "warehouse"})
+"""The folders beside the incarnations. No incarnation may have one of these names. In `landing` only others
+write; in `warehouse` engines write the data of Iceberg tables, and Arco their metadata."""
 
 NEVER_SIGNED = ("{inc}/private/*",)
-NEVER_DELETED = ("{inc}/ledger/*/floor/*", "{inc}/manifests/*/floor/*")
+_FLOORS = ("{inc}/ledger/*/floor/*", "{inc}/manifests/*/floor/*", "{inc}/iceberg/pointers/*/floor/*")
+NEVER_DELETED = (*_FLOORS, "backups/floor/*")
 
 _SELF_TEST = Grant("selftest/*", frozenset({Action.CREATE, Action.OVERWRITE, Action.DELETE}))
 
@@ -67,19 +72,25 @@ _TABLE: dict[Role, tuple[Grant, ...]] = {
         *_grants(Action.OVERWRITE, "{inc}/manifests/*/hint"),
     ),
     Role.COLLECTOR: (
-        *_grants(Action.CREATE, *NEVER_DELETED),
+        *_grants(Action.CREATE, *_FLOORS),
         *_grants(Action.DELETE, "{inc}/ledger/*", "{inc}/state/*", "{inc}/private/*", "{inc}/manifests/*"),
-        *_grants(Action.DELETE, "{inc}/packs/*", "data/*", "logs/*"),
+        *_grants(Action.DELETE, "{inc}/packs/*", "{inc}/iceberg/*", "data/*", "logs/*", "warehouse/*"),
     ),
     Role.READER: (),
-    Role.ICEBERG: _grants(Action.CREATE, "{inc}/iceberg/*"),
+    Role.ICEBERG: _grants(Action.CREATE, "{inc}/iceberg/*", "warehouse/*"),
     Role.WORKER: _grants(Action.CREATE, "data/*", "logs/*"),
     Role.SPARK: (
         *_grants(Action.CREATE, "data/*", "logs/*"),
         *_grants(Action.OVERWRITE, "data/*"),
         *_grants(Action.DELETE, "data/*/_temporary/*"),
     ),
-    Role.ADMIN: _grants(Action.CREATE, "incarnations/*"),
+    Role.ADMIN: _grants(
+        Action.CREATE,
+        "incarnations/*",
+        *(f"{{inc}}/{folder}/*" for folder in ("ledger", "manifests", "state", "private", "iceberg", "restored")),
+        *(f"{folder}/*" for folder in ("blobs", "code", "data", "warehouse")),
+    ),
+    Role.BACKUP: (*_grants(Action.CREATE, "backups/*"), *_grants(Action.DELETE, "backups/*")),
 }
 
 

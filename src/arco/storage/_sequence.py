@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from arco.core import Corrupt, LostObject, Runtime, StoreRefused, Superseded, Unavailable
-from arco.storage._store import ObjectExists, ObjectMissing, Store, StoreFailed
+from arco.storage._store import Glance, ObjectExists, ObjectMissing, Store, StoreFailed, glance_at
 
 __all__ = ["MIN_AGE", "Lost", "Sequence", "Tail", "Won"]
 
@@ -117,11 +117,13 @@ class Sequence:
                 if stored == data:
                     break
                 if stored is not None:
+                    # What stands there may have come long after a deletion, from somebody who slept like us.
+                    await self._settle(path, self.check_floor(number, tail.proven), unsettled)
                     return Lost(stored)
             await self._pause(attempt)
         else:
             raise _open(path)
-        await self._settle(path, self._check_floor(number, tail.proven), True)
+        await self._settle(path, self.check_floor(number, tail.proven), True)
         self._won = number
         return Won(Tail(number, proven))
 
@@ -153,8 +155,23 @@ class Sequence:
         data = await self.read(tail.number + 1)
         if data is not None:
             return data, Tail(tail.number + 1, tail.proven)
-        await self._check_floor(tail.number + 1, tail.proven)
+        await self.check_floor(tail.number + 1, tail.proven)
         return Tail(tail.number, asked)
+
+    def unchanged(self, tail: Tail) -> Glance | None:
+        """A glance that tells whether a tail is still the tail; None if the store is not near.
+
+        It says no when the tail was proven so long ago that the floor must be read: ask `next` then.
+        """
+        following = glance_at(self._store, self.path(tail.number + 1))
+        if following is None:
+            return None
+        is_there, boottime, until = following, self._runtime.boottime, tail.proven + self._min_age / 4
+
+        def holds() -> bool:
+            return boottime() <= until and not is_there()
+
+        return holds
 
     async def tail(self, hint: int = 0) -> Tail:
         """The newest number: gallop up from max(hint, floor), then bisect; 0 if the sequence is empty.
@@ -214,7 +231,7 @@ class Sequence:
                 raise Unavailable(f"the store does not settle {self.floor_path(k)}; nothing was deleted, try again")
         return self._floor
 
-    async def _check_floor(self, number: int, proven: float) -> None:
+    async def check_floor(self, number: int, proven: float) -> None:
         """`number` counts (as won, or as absent) only if no collector may have deleted it since `proven`."""
         if self._runtime.boottime() - proven <= self._min_age / 4:
             return

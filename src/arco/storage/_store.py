@@ -13,12 +13,15 @@ What will not pass by itself (rights, space, a broken store) is `core.StoreRefus
 
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
-from typing import Protocol
+from functools import lru_cache
+from typing import Protocol, runtime_checkable
 
 from arco.core import ArcoError, Invalid, Unavailable
 
 __all__ = [
     "MAX_PATH",
+    "Glance",
+    "Near",
     "ObjectExists",
     "ObjectInfo",
     "ObjectMissing",
@@ -26,6 +29,7 @@ __all__ = [
     "StoreError",
     "StoreFailed",
     "check_path",
+    "glance_at",
 ]
 
 MAX_PATH = 900
@@ -100,6 +104,29 @@ class Store(Protocol):
     async def close(self) -> None: ...
 
 
+class Glance(Protocol):
+    """A look that takes microseconds, so that nobody has to wait for it; all about its path was checked before."""
+
+    def __call__(self) -> bool:
+        """Whether it is so now. One request at most; it raises what `head` raises, but for absence."""
+        ...
+
+
+@runtime_checkable
+class Near(Protocol):
+    """A store that can be looked at without waiting: a local disk."""
+
+    def glance(self, path: str) -> Glance | None:
+        """Tells whether an object is there, whenever it is called; None if it must be asked for by `head`."""
+        ...
+
+
+def glance_at(store: Store, path: str) -> Glance | None:
+    """A glance at an object, or None if the store is not near."""
+    return store.glance(path) if isinstance(store, Near) else None
+
+
+@lru_cache(maxsize=8192)  # the same few paths are asked for again and again
 def check_path(path: str) -> str:
     """The path itself if every segment of it is safe on every store, else `Invalid`."""
     if not path or len(path) > MAX_PATH:

@@ -1,0 +1,79 @@
+"""The rights of a role as a custom role of Azure with a condition (ABAC) on the paths of blobs.
+
+`blobs/add/action` without `blobs/write` creates blobs and replaces none, which is what `create` means here. Built from
+Microsoft's documentation, not tried against the service. Keys of the account and signatures made with them (SAS) are
+above any condition: processes that shall be held to their role use identities of their own.
+"""
+
+from typing import Any
+
+from arco.core import Invalid
+from arco.storage._paths import below
+from arco.storage._role import NEVER_DELETED, Action, Role, check_incarnation, write_grants
+from arco.storage._scope import Scope
+
+__all__ = ["azure_policy"]
+
+_BLOBS = "Microsoft.Storage/storageAccounts/blobServices/containers/blobs"
+_PATH = f"@Resource[{_BLOBS}:path]"
+_PREFIX = f"@Request[{_BLOBS}:prefix]"
+_DATA_ACTIONS = {
+    Action.CREATE: f"{_BLOBS}/add/action",
+    Action.OVERWRITE: f"{_BLOBS}/write",
+    Action.DELETE: f"{_BLOBS}/delete",
+}
+_CONTAINER = (
+    "/subscriptions/{subscription}/resourceGroups/{group}/providers/Microsoft.Storage/storageAccounts/{account}"
+    "/blobServices/default/containers/"
+)
+_NOT_EXPRESSED = [
+    "who may read a private file may sign a URL for it: conditions do not see how a request is signed; Arco signs none",
+]
+
+
+def azure_policy(role: Role, container: str, scope: Scope, incarnation: str, prefix: str = "") -> dict[str, Any]:
+    """A role definition and the condition of its assignment; the names in braces of its scope are to be filled in."""
+    root = below(prefix, scope.root)
+    check_incarnation(incarnation)
+    if "'" in root:
+        raise Invalid("a prefix with ' cannot stand in a condition of Azure; choose another one")
+    actions = [f"{_BLOBS}/read"]
+    clauses = [
+        _clause(f"ActionMatches{{'{_BLOBS}/read'}} AND NOT SubOperationMatches{{'Blob.List'}}", _below(_PATH, root)),
+        _clause(f"ActionMatches{{'{_BLOBS}/read'}} AND SubOperationMatches{{'Blob.List'}}", _below(_PREFIX, root)),
+    ]
+    for action, name in _DATA_ACTIONS.items():
+        patterns = [grant.pattern for grant in write_grants(role) if action in grant.actions]
+        if not patterns:
+            continue
+        allowed = " OR ".join(_like("StringLike", root, pattern, incarnation) for pattern in patterns)
+        if action is Action.DELETE:
+            kept = " AND ".join(_like("StringNotLike", root, pattern, incarnation) for pattern in NEVER_DELETED)
+            allowed = f"({allowed}) AND {kept}"
+        actions.append(name)
+        clauses.append(_clause(f"ActionMatches{{'{name}'}}", allowed))
+    return {
+        "role_definition": {
+            "Name": f"Arco {role} of {scope.root}",
+            "IsCustom": True,
+            "Actions": [],
+            "DataActions": actions,
+            "AssignableScopes": [f"{_CONTAINER}{container}"],
+        },
+        "condition": " AND ".join(clauses),
+        "condition_version": "2.0",
+        "not_expressed": _NOT_EXPRESSED,
+    }
+
+
+def _clause(when: str, allowed: str) -> str:
+    """Whatever is not the action passes; the action needs what follows."""
+    return f"((!({when})) OR ({allowed}))"
+
+
+def _below(attribute: str, root: str) -> str:
+    return f"{attribute} StringStartsWith '{root}/'"
+
+
+def _like(operator: str, root: str, pattern: str, incarnation: str) -> str:
+    return f"{_PATH} {operator} '{root}/{pattern.replace('{inc}', incarnation)}'"

@@ -1,0 +1,102 @@
+"""The rights of a role as IAM bindings of Google Cloud, with conditions on object names.
+
+Whoever may create an object there may not replace it: that takes the right to delete as well. So `create` alone is
+what `create` means here, and who may overwrite a path can also delete it; the document says so. A condition knows no
+`*` inside a name, but `extract` finds what stands between two texts. It may hold twelve logical operators, so that many
+patterns take several bindings. Built from Google's documentation, not tried against the service.
+"""
+
+import json
+from typing import Any
+
+from arco.storage._paths import below
+from arco.storage._role import NEVER_DELETED, Action, Role, check_incarnation, write_grants
+from arco.storage._scope import Scope
+
+__all__ = ["gcs_policy"]
+
+MAX_OPERATORS = 12
+
+_OVERWRITER = "arco.objectOverwriter"
+_DELETER = "arco.objectDeleter"
+_CUSTOM = {
+    _OVERWRITER: ["storage.objects.create", "storage.objects.delete"],
+    _DELETER: ["storage.objects.delete"],
+}
+_NOT_EXPRESSED = [
+    "who may overwrite a path may delete it too: an overwrite needs storage.objects.delete",
+    "who may read a private file may sign a URL for it: conditions do not see how a request is signed; Arco signs none",
+]
+
+
+def gcs_policy(role: Role, bucket: str, scope: Scope, incarnation: str, prefix: str = "") -> dict[str, Any]:
+    """Bindings for a role in one workspace, without members; `prefix` is that of the store's URL.
+
+    `custom_roles` are to be created once a project (`gcloud iam roles create`), `bindings` to be added to the bucket.
+    """
+    root = below(prefix, scope.root)
+    check_incarnation(incarnation)
+
+    def named(pattern: str) -> str:
+        return f"projects/_/buckets/{bucket}/objects/{root}/{pattern.replace('{inc}', incarnation)}"
+
+    def granted(action: Action) -> list[str]:
+        return [named(grant.pattern) for grant in write_grants(role) if action in grant.actions]
+
+    listed = f'api.getAttribute("storage.googleapis.com/objectListPrefix", "").startsWith({json.dumps(f"{root}/")})'
+    kept = " || ".join(_matches(named(pattern)) for pattern in NEVER_DELETED)
+    bindings = [_binding("roles/storage.objectViewer", "Read", f"{_matches(named('*'))} || {listed}")]
+    bindings += _bindings("roles/storage.objectCreator", "Create", granted(Action.CREATE))
+    bindings += _bindings(_OVERWRITER, "Overwrite", granted(Action.OVERWRITE))
+    bindings += _bindings(_DELETER, "Delete", granted(Action.DELETE), unless=kept)
+    return {
+        "custom_roles": [
+            {"name": name, "includedPermissions": permissions}
+            for name, permissions in _CUSTOM.items()
+            if any(binding["role"] == name for binding in bindings)
+        ],
+        "bindings": bindings,
+        "not_expressed": _NOT_EXPRESSED,
+    }
+
+
+def _matches(pattern: str) -> str:
+    """CEL for a pattern of `_role`, in which `*` is any text."""
+    first, star, rest = pattern.partition("*")
+    if not star:
+        return f"resource.name == {json.dumps(pattern)}"
+    if not rest:
+        return f"resource.name.startsWith({json.dumps(first)})"
+    if rest.endswith("*"):
+        return f'resource.name.extract({json.dumps(f"{first}{{any}}{rest[:-1]}")}) != ""'
+    return f"(resource.name.startsWith({json.dumps(first)}) && resource.name.endsWith({json.dumps(rest)}))"
+
+
+def _bindings(role: str, title: str, patterns: list[str], unless: str = "") -> list[dict[str, Any]]:
+    """As many as it takes to stay below the limit of operators."""
+    spent = _operators(unless) + 2 if unless else 0
+    found: list[list[str]] = []
+    left = 0
+    for pattern in patterns:
+        text = _matches(pattern)
+        needed = _operators(text) + 1
+        if not found or needed > left:
+            found.append([])
+            left = MAX_OPERATORS - spent
+        found[-1].append(text)
+        left -= needed
+    bindings = []
+    for number, texts in enumerate(found, 1):
+        condition = " || ".join(texts)
+        if unless:
+            condition = f"({condition}) && !({unless})"
+        bindings.append(_binding(role, title if len(found) == 1 else f"{title} {number}", condition))
+    return bindings
+
+
+def _operators(text: str) -> int:
+    return sum(text.count(operator) for operator in ("&&", "||", "!("))
+
+
+def _binding(role: str, title: str, expression: str) -> dict[str, Any]:
+    return {"role": role, "members": [], "condition": {"title": f"Arco: {title}", "expression": expression}}
