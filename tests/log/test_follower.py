@@ -77,7 +77,7 @@ def test_a_number_below_one_that_is_known_to_exist_is_never_taken_for_the_tail()
         for name in ("x", "y", "z"):
             await writer.gateway.submit(world.create(name))
         await world.memory.delete(f"{SCOPE.root}/{world.reader.path(2)}")
-        follower = Follower(world.place, reader.sequence, reader.replica, world.runtime, known=3)
+        follower = Follower(reader.ledger, reader.replica, world.runtime, known=3)
         for _ in range(2):
             with pytest.raises(LostObject, match="segment 2 of the log catalog is missing"):
                 await follower.catch_up()
@@ -361,7 +361,7 @@ def test_a_log_is_read_up_to_a_number() -> None:
         world = World()
         for name in ("x", "y", "z"):
             await world.append(encoded_event(world, name))
-        found = [item async for item in read_log(world.reader, world.place, Tail(0, Unknown), FIRST_LINK, through=2)]
+        found = [item async for item in read_log(world.ledger(), Tail(0, Unknown), FIRST_LINK, through=2)]
         *segments, tail = found
         assert [item[0].header.number for item in segments if not isinstance(item, Tail)] == [1, 2]
         assert tail == Tail(2, Unknown)
@@ -375,7 +375,7 @@ def test_another_workspace_s_log_is_not_read() -> None:
         await world.append(encoded_event(world, "x"))
         stranger = Place("acme", "staging", "inc-1", "catalog")
         with pytest.raises(Corrupt, match="belongs to workspace 'prod', not 'staging'"):
-            async for _ in read_log(world.reader, stranger, Tail(0, Unknown), FIRST_LINK):
+            async for _ in read_log(world.ledger(stranger), Tail(0, Unknown), FIRST_LINK):
                 pass
 
     run(scenario())

@@ -24,6 +24,7 @@ from arco.log import (
     Hint,
     HintFile,
     InProcessForwarder,
+    Ledger,
     Link,
     NewEvent,
     Owner,
@@ -155,6 +156,9 @@ class World:
             found.append(segment)
         return found
 
+    def ledger(self, place: Place | None = None) -> Ledger:
+        return Ledger(self.handle(Role.READER), self.reader, place or self.place, self.runtime)
+
     async def events(self) -> list[Event]:
         return [event for segment in await self.segments() for event in segment.events]
 
@@ -189,7 +193,8 @@ class Node:
         self.handle = RoleStore(self.store, SCOPE, Role.OWNER, self.counts)
         self.replica = Replica(self.definition, LayerReader(self.handle), base or empty_manifest(world.place))
         self.sequence = Sequence(self.handle, world.layout.ledger, runtime)
-        self.follower = Follower(world.place, self.sequence, self.replica, runtime)
+        self.ledger = Ledger(self.handle, self.sequence, world.place, runtime)
+        self.follower = Follower(self.ledger, self.replica, runtime)
         self.blobs = Blobs(self.handle)
         self.admission = Admission(self.definition.registry, self.blobs, runtime)
         self.hint = HintFile(self.handle, world.layout.ledger_hint, runtime)

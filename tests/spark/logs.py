@@ -9,7 +9,8 @@ from typing import Annotated, Any
 
 import msgspec
 
-from arco.log import Event, Instant, Place
+from arco.core import derive_ulid
+from arco.log import Event, Instant, Pack, Place, encode_pack
 from arco.runtime import AsyncRuntime
 from arco.spark import Site, SparkRunner
 from arco.spark._site import definition_of
@@ -21,7 +22,9 @@ from arco.state import (
     RefoldJob,
     Replica,
     RetentionAdvanced,
+    Revisions,
     digest_rows,
+    open_ledger,
 )
 from arco.storage import RequestCounts, Role, RoleStore, Scope, Store
 from tests.doubles import START
@@ -51,6 +54,21 @@ class TwoRunners:
         self.store = RoleStore(base, Scope(place.tenant, place.workspace), Role.COMPACTOR, RequestCounts())
         self.local = LocalRunner(self.store, place, self.runtime)
         self.spark = SparkRunner(self.store, Site.of(url, options or {}, place, define), self.runtime, session)
+
+    async def pack(self, base: Store, through: int, size: int) -> tuple[Pack, ...]:
+        """Put the first segments into packs of so many, and delete them."""
+        ledger = open_ledger(self.store, Revisions(self.store, self.place, self.runtime))
+        packs = []
+        for first in range(1, through + 1, size):
+            last = min(first + size - 1, through)
+            found = [data async for _, data, _ in ledger.known(first, last)]
+            path = f"{self.place.incarnation}/packs/{self.place.log}/{0:020d}-x/{first:020d}.pack"
+            data, pack = encode_pack(path, self.place, first, found)
+            await self.store.put(path, data, only_if_absent=True)
+            packs.append(pack)
+            for number in range(first, last + 1):
+                await base.delete(f"{self.place.tenant}/{self.place.workspace}/{ledger.sequence.path(number)}")
+        return tuple(packs)
 
     async def tables(self, manifest: Manifest) -> dict[str, tuple[int, str]]:
         """Rows and digest of every table as a reader of the manifest sees it."""
@@ -83,6 +101,10 @@ async def write_log(store: Store, place: Place, segments: list[list[Event]]) -> 
     return journal.link.number
 
 
+MILLISECOND = 1_000
+"""What ids tell apart, in microseconds."""
+
+
 class Chance:
     """Values of types, as JSON has them, from small spaces, so that ids collide and facts repeat."""
 
@@ -100,13 +122,16 @@ class Chance:
             kind = self._random.choice(kinds)
         name, version, payload = kind.name, kind.version, self.value(kind.payload)
         what = self._random.random()
-        if what < 0.05:
+        if what < 0.03:
             payload = {"no": 1}
-        elif what < 0.08:
+        elif what < 0.06:
+            payload |= {"no": 1}  # does not fit either, but its group can be told
+        elif what < 0.09:
             name, version, payload = "Unheard", self._random.randint(1, 2), {}
         elif name == RetentionAdvanced.__name__:
-            expiring = [table.name for table in definition.tables.values() if table.time]
-            payload = {"table": self._random.choice(expiring), "before": START + self._random.randint(0, 3)}
+            expiring = [table for table in definition.tables.values() if table.time]
+            table, steps = self._random.choice(expiring), self._random.randint(0, 3)
+            payload = {"table": table.name, "before": START + steps * (MILLISECOND if table.expires_by_id else 1)}
         command, key = self._random.choice([("", ""), ("", ""), ("Do", ""), ("Do", self.word()), ("", self.word())])
         return Event(
             id="01ARZ3NDEKTSV4RRFFQ69G5FAV",
@@ -148,6 +173,8 @@ class Chance:
             fields = {name: self.value(hints[name]) for name in hint.__struct_fields__}
             if isinstance(fields.get("status"), str) and fields["status"] in "abc":
                 fields["status"] = "published"
+            if isinstance(fields.get("run_id"), str) and chance.random() < 0.7:
+                fields["run_id"] = derive_ulid(START + chance.randint(0, 3) * MILLISECOND, self.word())
             tagged = hint.__struct_config__
             return fields if tagged.tag is None else {tagged.tag_field: tagged.tag, **fields}
         if hint is str:

@@ -10,14 +10,16 @@ import pytest
 from hypothesis import Phase, example, given, settings
 from hypothesis import strategies as st
 
-from arco.core import Outdated
+from arco.core import Corrupt, LostObject, Outdated
 from arco.log import Blobs, Event, Place
 from arco.runtime import DEFINITIONS
 from arco.state import Definition, Layout, RefoldJob
-from arco.storage import LocalStore, RequestCounts, Role, RoleStore, Scope
+from arco.storage import LocalStore, RequestCounts, Role, RoleStore, Scope, Sequence
 from tests.domains.orchestration.facts import claim, finish, plan_of, planned_apart, triggered
 from tests.spark.logs import Chance, TwoRunners, write_log
 from tests.spark.memory import memory_session
+
+ACTIVITY = next(known for known in DEFINITIONS if known.log == "activity")
 
 
 def both(definition: Definition, segments: list[list[Event]], cores: int, seed: int) -> dict[str, int]:
@@ -59,6 +61,71 @@ def test_a_backlog_folded_onto_any_revision_gives_the_same_tables(
             await runners.compare(through, revision)
 
         asyncio.run(work())
+
+
+@pytest.mark.parametrize("definition", DEFINITIONS, ids=lambda known: known.log)
+@settings(max_examples=10, deadline=None, phases=[Phase.explicit, Phase.generate])
+@given(seed=st.integers(0, 1 << 30), count=st.integers(4, 60), size=st.integers(1, 20))
+def test_packed_segments_give_the_same_tables(definition: Definition, seed: int, count: int, size: int) -> None:
+    """Whatever is in packs and whatever is loose; the originals are gone."""
+    with tempfile.TemporaryDirectory() as folder:
+
+        async def work() -> None:
+            base, place = LocalStore(folder), Place("acme", "prod", "inc-1", definition.log)
+            through = await write_log(base, place, Chance(seed).segments(definition, count))
+            runners = TwoRunners(base, f"file://{folder}", place, memory_session(3, seed))
+            loose, _ = await runners.compare(through)
+            packs = await runners.pack(base, through * 3 // 4, size)
+            for runner in (runners.local, runners.spark):
+                job = RefoldJob(definition, through, f"{0:020d}-{type(runner).__name__}", packs=packs)
+                assert await runners.tables(await runner.refold(job)) == await runners.tables(loose)
+
+        asyncio.run(work())
+
+
+def _checks(definition: Definition, count: int) -> list[Event]:
+    """Events of a type that two stages fold, each by the same field."""
+    chance = Chance(7)
+    kind = next(kind for kind in definition.registry if kind.name == "CheckExecuted")
+    events = [msgspec.structs.replace(chance.event(definition), type=kind.name, version=1) for _ in range(count)]
+    return [
+        msgspec.structs.replace(event, data=msgspec.Raw(msgspec.json.encode(chance.value(kind.payload) | {"no": 1})))
+        if turn % 3 == 0
+        else msgspec.structs.replace(event, data=msgspec.Raw(msgspec.json.encode(chance.value(kind.payload))))
+        for turn, event in enumerate(events)
+    ]
+
+
+def test_an_event_that_fits_none_of_its_groups_is_rejected_once() -> None:
+    rows = both(ACTIVITY, [_checks(ACTIVITY, 9), _checks(ACTIVITY, 1)], 2, 1)
+    assert rows["rejections"] == 4
+
+
+def test_what_is_no_event_is_corrupt_wherever_it_is_seen(tmp_path: Path) -> None:
+    async def work() -> None:
+        base, place = LocalStore(tmp_path), Place("acme", "prod", "inc-1", ACTIVITY.log)
+        events = [msgspec.structs.replace(event, actor=5) for event in _checks(ACTIVITY, 3)]
+        runners = TwoRunners(base, f"file://{tmp_path}", place, memory_session(2, 1))
+        through = await write_log(base, place, [_checks(ACTIVITY, 3), events])
+        for runner in (runners.local, runners.spark):
+            with pytest.raises(Corrupt, match="arco log verify"):
+                await runner.refold(RefoldJob(ACTIVITY, through, f"{0:020d}-{type(runner).__name__}"))
+
+    asyncio.run(work())
+
+
+@pytest.mark.parametrize("number", [3, 10, 20])
+def test_a_lost_segment_is_told_wherever_it_was_among_those_asked_for(tmp_path: Path, number: int) -> None:
+    async def work() -> None:
+        base, place = LocalStore(tmp_path), Place("acme", "prod", "inc-1", ACTIVITY.log)
+        through = await write_log(base, place, [_checks(ACTIVITY, 1)] * 80)  # 20 a task, asked for 8 at a time
+        runners = TwoRunners(base, f"file://{tmp_path}", place, memory_session(1, 1))
+        path = Sequence(base, Layout(place).ledger, runners.runtime).path(number)
+        await base.delete(f"acme/prod/{path}")
+        with pytest.raises(LostObject, match=path):
+            await runners.spark.refold(RefoldJob(ACTIVITY, through, f"{0:020d}-spark"))
+
+    asyncio.run(work())
 
 
 def test_attempts_that_count_for_nothing_leave_only_files_that_nobody_names(tmp_path: Path) -> None:

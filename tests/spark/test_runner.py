@@ -12,7 +12,7 @@ import pytest
 from arco.core import Corrupt, LostObject
 from arco.log import Place
 from arco.runtime import DEFINITIONS, AsyncRuntime, read_incarnation
-from arco.state import Definition, Layer, LayerReader, Layout, MergeJob, RefoldJob, _runner, digest_rows
+from arco.state import Definition, Layer, LayerReader, Layout, MergeJob, RefoldJob, Table, _runner, digest_rows
 from arco.storage import LocalStore, Sequence
 from tests.recorded.record import HERE, SCOPE
 from tests.spark.logs import Chance, TwoRunners, write_log
@@ -66,6 +66,15 @@ async def merge_with_both(runners: TwoRunners, job: MergeJob) -> pa.Table:
     return there
 
 
+def times_of(table: Table, data: pa.Table) -> list[int]:
+    """The times by which the rows of a table expire, each once, in order."""
+    if not table.time:
+        return []
+    column = data.column(table.time)
+    values = column.to_pylist() if table.expires_by_id else [time.value for time in column]
+    return sorted({found for value in values if value is not None and (found := table.time_in(value)) is not None})
+
+
 @EVERY_LOG
 def test_merges_write_the_same_rows(
     spark: Any, tmp_path: Path, definition: Definition, monkeypatch: pytest.MonkeyPatch
@@ -86,7 +95,7 @@ def test_merges_write_the_same_rows(
             layers, oldest = tuple(manifest.layers_of(table.name)), number % 2 == 0
             job = MergeJob(table, layers[0 if oldest else 1 :], oldest, None, f"{0:020d}-{table.name}")
             data = await merge_with_both(runners, job)
-            times = sorted({time.value for time in data.column(table.time)}) if table.time else []
+            times = times_of(table, data)
             if len(times) > 1:
                 expired = replace(job, cutoff=times[len(times) // 2], directory=f"{0:020d}-{table.name}-cut")
                 assert 0 < (await merge_with_both(runners, expired)).num_rows < data.num_rows

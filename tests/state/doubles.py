@@ -25,6 +25,7 @@ from arco.state import (
     base_for,
     digest_rows,
     empty_manifest,
+    open_ledger,
     snapshot_at_position,
     snapshot_at_revision,
     snapshot_at_time,
@@ -168,14 +169,14 @@ class Node:
     async def at(self, position: int) -> Snapshot:
         revisions = Revisions(self.store, self.place, self.runtime)
         head = (await revisions.head()).manifest
-        log = self.follower.sequence
-        return await snapshot_at_position(self.definition, self.store, self.place, revisions, log, head, position)
+        log = self.follower.ledger
+        return await snapshot_at_position(self.definition, self.store, revisions, log, head, position)
 
     async def at_time(self, time: int) -> Snapshot:
         revisions = Revisions(self.store, self.place, self.runtime)
         head = (await revisions.head()).manifest
-        log = self.follower.sequence
-        return await snapshot_at_time(self.definition, self.store, self.place, revisions, log, head, time)
+        log = self.follower.ledger
+        return await snapshot_at_time(self.definition, self.store, revisions, log, head, time)
 
     async def digests(self) -> dict[str, str]:
         return await digests(self.definition, await self.snapshot())
@@ -196,7 +197,7 @@ async def open_node(
     revisions = Revisions(store, place, runtime)
     head = await revisions.head()
     replica = Replica(definition, LayerReader(store), base_for(definition, head.manifest))
-    follower = Follower(place, Numbers(store, Layout(place).ledger, runtime), replica, runtime)
+    follower = Follower(open_ledger(store, revisions, head.manifest.packs), replica, runtime)
     compactor = Compactor(
         definition,
         store,

@@ -15,7 +15,7 @@ from arco.state import (
     verify_chain,
     verify_revision,
 )
-from tests.state.doubles import PLACE, ROOT, Node
+from tests.state.doubles import ROOT, Node
 from tests.state.toy import dropped, noted, shouted, toy
 from tests.state.world import TOY, World, simulate
 
@@ -87,7 +87,7 @@ def test_an_altered_segment_is_named() -> None:
         await world.damage(path, at=20)
         assert errors(await world.examine()) == [("chain", path)]
         with pytest.raises(Corrupt):
-            await verify_chain(node.follower.sequence, PLACE)
+            await verify_chain(node.follower.ledger)
 
     simulate(test)
 
@@ -111,7 +111,7 @@ def test_verifying_the_chain_reports_progress_and_the_end() -> None:
     async def test(world: World) -> None:
         node = await healthy(world)
         steps: list[tuple[int, int]] = []
-        chain = await verify_chain(node.follower.sequence, PLACE, lambda done, total: steps.append((done, total)))
+        chain = await verify_chain(node.follower.ledger, lambda done, total: steps.append((done, total)))
         assert (chain.segments, chain.events) == (5, 10)
         assert chain.link == world.journal.link
         assert steps == [(number, 5) for number in range(1, 6)]
@@ -251,13 +251,13 @@ def test_a_revision_that_is_what_the_log_says_verifies() -> None:
         manifest = (await node.snapshot()).manifest
         steps: list[tuple[int, int]] = []
         found = await verify_revision(
-            TOY, node.store, PLACE, node.follower.sequence, manifest, lambda done, total: steps.append((done, total))
+            TOY, node.store, node.follower.ledger, manifest, lambda done, total: steps.append((done, total))
         )
         assert steps == [(5, 5)]
         assert all(compared.equal for compared in found)
         assert {compared.table: compared.rows for compared in found}["notes"] == 6
         older = await node.revisions.at_revision(manifest, 2)
-        assert all(c.equal for c in await verify_revision(TOY, node.store, PLACE, node.follower.sequence, older))
+        assert all(c.equal for c in await verify_revision(TOY, node.store, node.follower.ledger, older))
 
     simulate(test)
 
@@ -268,7 +268,7 @@ def test_a_revision_with_a_lost_layer_does_not_verify() -> None:
         manifest = (await node.snapshot()).manifest
         layers = tuple(layer for layer in manifest.layers if layer != manifest.layers_of("notes")[0])
         lacking = msgspec.structs.replace(manifest, layers=layers)
-        found = await verify_revision(TOY, node.store, PLACE, node.follower.sequence, lacking)
+        found = await verify_revision(TOY, node.store, node.follower.ledger, lacking)
         assert [compared.table for compared in found if not compared.equal] == ["notes"]
         (notes,) = [compared for compared in found if compared.table == "notes"]
         assert notes.rows < notes.refolded_rows
@@ -282,6 +282,6 @@ def test_a_log_shorter_than_the_revision_cannot_verify_it() -> None:
         manifest = (await node.snapshot()).manifest
         await world.memory.delete(f"{ROOT}/{node.follower.sequence.path(5)}")
         with pytest.raises(LostObject):
-            await verify_revision(TOY, node.store, PLACE, node.follower.sequence, manifest)
+            await verify_revision(TOY, node.store, node.follower.ledger, manifest)
 
     simulate(test)

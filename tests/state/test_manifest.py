@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from arco.core import Corrupt, Outdated
-from arco.log import Link
+from arco.log import Link, Pack
 from arco.state import (
     Entry,
     File,
@@ -19,7 +19,7 @@ from arco.state import (
     empty_manifest,
     encode_manifest,
 )
-from arco.state._manifest import FORMAT, Pack, SkippedType, entry_of
+from arco.state._manifest import FORMAT, SkippedType, entry_of
 from arco.storage import MemoryStore
 from tests.doubles import FakeRuntime, run
 from tests.state.doubles import PLACE, ROOT, Journal, open_node
@@ -59,7 +59,10 @@ manifests = st.builds(
     generation=numbers,
     layers=st.lists(st.builds(Layer, names, numbers, names, names, st.tuples(file)), max_size=2).map(tuple),
     pending=st.lists(st.builds(Pending, names, names, names, numbers, names), max_size=2).map(tuple),
-    packs=st.lists(st.builds(Pack, names, names, numbers, numbers, numbers), max_size=1).map(tuple),
+    packs=st.lists(
+        st.builds(Pack, names, names, numbers, numbers, numbers, st.none() | st.tuples(numbers, names), numbers),
+        max_size=2,
+    ).map(tuple),
     history=st.lists(st.builds(Entry, numbers, numbers, names, names), max_size=2).map(tuple),
     older=st.none() | file,
     seal=st.booleans(),
@@ -140,7 +143,7 @@ def test_a_newer_format_says_upgrade_and_not_corrupt() -> None:
 
 def test_every_manifest_says_its_format() -> None:
     """A default that is left out would be read as the reader's own format."""
-    assert msgspec.json.decode(encode_manifest(empty_manifest(PLACE)))["format"] == FORMAT
+    assert msgspec.json.decode(encode_manifest(empty_manifest(PLACE)))["format"] == 1
 
 
 def test_a_manifest_of_another_place_or_number_is_refused() -> None:

@@ -8,7 +8,9 @@ import msgspec
 import pyarrow as pa
 import pytest
 
+from arco.core import DAY, derive_ulid
 from arco.domains.execution import MATERIALIZATIONS
+from arco.domains.orchestration import ACTIVE_RUNS, ActiveRunRow
 from arco.state import File, Kind, Layer, LayerReader, Layout, Manifest, Pending, Table, bucket_of, empty_manifest
 from arco.state._codec import to_arrow
 from arco.state._files import FileWriter, describe
@@ -205,6 +207,56 @@ def test_expired_facts_fall_in_any_merge() -> None:
         layer = Layer("materializations", 0, "0", "9", await shelf.files(MATERIALIZATIONS, data, "d"))
         (merged,) = await merge_layers(MATERIALIZATIONS, [layer], False, START + 3, shelf, shelf)  # type: ignore[arg-type]
         assert merged.rows == 1
+
+    asyncio.run(main())
+
+
+def test_a_layer_of_which_half_expired_is_written_anew_at_its_level() -> None:
+    async def main() -> None:
+        events = [completed(f"m{i}", time=START + i * DAY) for i in range(10)]
+        replica = await replica_of(ACTIVITY, [segments_of([events])])
+        store, runtime = MemoryStore(), FakeRuntime()
+        data = to_arrow(MATERIALIZATIONS, replica.dirty["materializations"].items())
+        written = await FileWriter(store, Layout(PLACE), "1-a", runtime).files(MATERIALIZATIONS, data, "d")
+        whole = Layer("materializations", 2, "0", "9", written)
+
+        def planned(layer: Layer, days: int) -> list[list[Layer]]:
+            manifest = with_layers([layer])
+            reached = {"materializations": (("5", START + days * DAY),)}
+            return plan_merges(msgspec.structs.replace(manifest, retention=reached), 8, ACTIVITY.tables)
+
+        assert planned(whole, 4) == [], "less than half"
+        (run,) = planned(whole, 6)
+        assert run == [whole]
+        writer = FileWriter(store, Layout(PLACE), "2-b", runtime)
+        files = await merge_layers(MATERIALIZATIONS, run, True, START + 6 * DAY, LayerReader(store), writer)
+        (left,) = adopt([whole], pending_for(run), files)
+        assert (left.level, left.rows) == (2, 4)
+        assert planned(left, 6) == planned(left, 7) == [], "not before half of what is left has expired"
+        assert planned(left, 8) == [[left]]
+        nothing_to_read = LayerReader(MemoryStore())
+        assert await merge_layers(MATERIALIZATIONS, [left], True, START + 99 * DAY, nothing_to_read, writer) == ()
+
+    asyncio.run(main())
+
+
+def test_a_tombstone_that_does_not_say_its_age_outlives_retention() -> None:
+    """Else the row that it hides would show again."""
+
+    async def main() -> None:
+        young, old = (derive_ulid(START + day * DAY, "run") for day in (9, 1))
+        row = ActiveRunRow("workspace", "k", young, 0, "RUNNING", None, START)
+        other = ActiveRunRow("workspace", "l", old, 0, "RUNNING", None, START)
+        shelf = Shelf()
+        layers = []
+        told: list[Rows] = [{"k": (1, row)}, {"k": (2, None), "l": (2, other)}]
+        for at, rows in enumerate(told, 1):
+            files = await shelf.files(ACTIVE_RUNS, to_arrow(ACTIVE_RUNS, [("workspace", rows)]), "d")
+            layers.append(Layer("active_runs", 0, str(at - 1), str(at), files))
+        files = await merge_layers(ACTIVE_RUNS, layers[1:], False, START + 5 * DAY, shelf, shelf)  # type: ignore[arg-type]
+        assert sum(file.rows for file in files) == 1, "the tombstone, without the run that expired"
+        after = [layers[0], Layer("active_runs", 0, "1", "2", files)]
+        assert (await shelf.rows(ACTIVE_RUNS, after)).num_rows == 0
 
     asyncio.run(main())
 

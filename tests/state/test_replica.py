@@ -11,7 +11,7 @@ from arco.log import Event
 from arco.state import RETENTION, Cadence, Replica, Snapshot, bucket_of, verify_revision
 from arco.storage import MemoryStore
 from tests.doubles import START, FakeRuntime, FaultyStore, run
-from tests.state.doubles import PLACE, Journal, Node, open_node, rows_of
+from tests.state.doubles import Journal, Node, open_node, rows_of
 from tests.state.histories import ACTIVITY, completed, retention
 from tests.state.toy import NOTES, dropped, noted
 from tests.state.world import TOY, World, simulate
@@ -133,7 +133,7 @@ async def reuse(events: list[Event], fan_in: int) -> None:
         await check_rows(node.replica, alive(events[:number]))
     snapshot = await node.snapshot()
     await check_rows(snapshot, alive(events))
-    compared = await verify_revision(ACTIVITY, node.store, PLACE, node.follower.sequence, snapshot.manifest)
+    compared = await verify_revision(ACTIVITY, node.store, node.follower.ledger, snapshot.manifest)
     assert [found.table for found in compared if not found.equal] == []
 
 

@@ -67,7 +67,7 @@ class World:
     async def equals_refold(self, node: Node) -> None:
         """What is published is what the log says."""
         manifest = (await node.snapshot()).manifest
-        compared = await verify_revision(node.definition, node.store, PLACE, node.follower.sequence, manifest)
+        compared = await verify_revision(node.definition, node.store, node.follower.ledger, manifest)
         assert [found.table for found in compared if not found.equal] == []
 
     async def damage(self, path: str, *, at: int = -40) -> None:

@@ -21,8 +21,10 @@ from arco.log._fold import Draft, Fold
 from arco.log._follower import Follower
 from arco.log._gateway import Forwarder, Gateway, InProcessForwarder
 from arco.log._hint import Hint, HintFile, OwnerHint, is_http
+from arco.log._ledger import Found, Ledger, Unknown
 from arco.log._owner import Owner
-from arco.log._reader import Unknown, check_segment, read_log
+from arco.log._pack import Pack, PackIndex, decode_index, encode_list, encode_pack, list_packs
+from arco.log._reader import check_segment, read_log
 from arco.log._registry import EventRegistry, EventType, Upcaster, unchanged
 from arco.log._secrets import check_no_secret, find_secret, may_hold_secret
 from arco.log._segment import (
@@ -30,11 +32,13 @@ from arco.log._segment import (
     MAX_EVENT_BYTES,
     MAX_EVENTS,
     MAX_SEGMENT_BYTES,
+    SEGMENT_FORMAT,
     Header,
     Link,
     Place,
     Segment,
     check_link,
+    decode_header,
     decode_segment,
     encode_segment,
     link_of,
@@ -51,6 +55,7 @@ __all__ = [
     "MAX_EVENTS",
     "MAX_EVENT_BYTES",
     "MAX_SEGMENT_BYTES",
+    "SEGMENT_FORMAT",
     "Admission",
     "Admitted",
     "Blobs",
@@ -62,16 +67,20 @@ __all__ = [
     "Fold",
     "Follower",
     "Forwarder",
+    "Found",
     "Gateway",
     "Header",
     "Hint",
     "HintFile",
     "InProcessForwarder",
     "Instant",
+    "Ledger",
     "Link",
     "NewEvent",
     "Owner",
     "OwnerHint",
+    "Pack",
+    "PackIndex",
     "Place",
     "Position",
     "Receipt",
@@ -83,13 +92,18 @@ __all__ = [
     "check_link",
     "check_no_secret",
     "check_segment",
+    "decode_header",
+    "decode_index",
     "decode_segment",
+    "encode_list",
+    "encode_pack",
     "encode_segment",
     "find_secret",
     "follow",
     "index_of",
     "is_http",
     "link_of",
+    "list_packs",
     "may_hold_secret",
     "number_of",
     "parse_position",

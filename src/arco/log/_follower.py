@@ -1,6 +1,7 @@
 """`Follower`: keeps a fold at the tail of its log. The only reader of segments for live work.
 
-It reads the next number, checks the chain and folds. Segments also arrive from the owner in this process or over the
+It reads the next number from the ledger, checks the chain and folds; who fell behind the floor reads packs. Segments
+also arrive from the owner in this process or over the
 stream; those are checked the same way. It notes what forbids writing: a seal, a newer fold version, a skipped type.
 """
 
@@ -11,9 +12,10 @@ from arco.core import Corrupt, Future, Mutex, Outdated, Runtime, Superseded
 from arco.log._event import Position, position_of
 from arco.log._fold import Fold
 from arco.log._hint import Hint
-from arco.log._reader import Unknown, check_segment, read_log
-from arco.log._segment import Link, Place, Segment
-from arco.storage import Sequence, Tail
+from arco.log._ledger import Ledger, Unknown
+from arco.log._reader import check_segment, read_log
+from arco.log._segment import Link, Segment
+from arco.storage import Tail
 
 __all__ = ["Follower"]
 
@@ -22,10 +24,11 @@ BATCH_BYTES = 4 << 20
 
 
 class Follower:
-    def __init__(self, place: Place, sequence: Sequence, fold: Fold, runtime: Runtime, *, known: int = 0) -> None:
+    def __init__(self, ledger: Ledger, fold: Fold, runtime: Runtime, *, known: int = 0) -> None:
         """`known` is a number that exists for certain, say because a manifest covers it."""
-        self.place = place
-        self.sequence = sequence
+        self.place = ledger.place
+        self.ledger = ledger
+        self.sequence = ledger.sequence
         self.fold = fold
         self.tail = Tail(fold.link.number, Unknown)
         self._known = max(known, fold.link.number)
@@ -36,8 +39,11 @@ class Follower:
         """Nobody waits here any more: the process stops."""
         self.epoch = 0
         """Rises when the fold is set back: what was read from it meanwhile belongs to no single position."""
+        self.on_read: Callable[[int, int], None] = lambda number, size: None
+        """Hears of each segment that is read here: its number and its size."""
         self._newest = Hint()
         self._sealed: int | None = None
+        self._closed = False
         self._newer: str | None = None
 
     @property
@@ -53,7 +59,7 @@ class Follower:
     @property
     def sealed(self) -> bool:
         """The incarnation has ended: nothing will ever follow."""
-        return self._sealed is not None
+        return self._closed or self._sealed is not None
 
     def newest(self) -> Hint:
         """The newest segment that was folded here, and who appended it; empty before the first one."""
@@ -64,15 +70,15 @@ class Follower:
         if self.sealed:
             raise Superseded(
                 f"the log {self.place.log} of incarnation {self.place.incarnation} is sealed: the workspace was "
-                "restored; reopen it"
+                "restored; reopen it, or run `arco restore` again if it was not finished"
             )
         reason = self._newer or self.fold.skipped()
         if reason:
             raise Outdated(f"{reason}; upgrade arco: this program only reads the log {self.place.log}")
 
     def seal(self) -> None:
-        """The state this fold stands on says that its last segment was the last of the incarnation."""
-        self._sealed = self.fold.link.number
+        """The published state says that the incarnation has ended. It need not cover the segments before the seal."""
+        self._closed = True
 
     def forbid_writing(self, reason: str) -> None:
         """Something other than the log says that this program is too old to write."""
@@ -93,6 +99,7 @@ class Follower:
                 link = self.fold.link
                 found = check_segment(data, self.place, link, self.sequence.path(tail.number))
                 await self._apply([found], tail)
+                self.on_read(tail.number, len(data))
             else:
                 await self._read(at_least=tail.number)
 
@@ -126,12 +133,13 @@ class Follower:
         batch: list[tuple[Segment, Link]] = []
         size = 0
         self._known = max(self._known, at_least, self.tail.number)
-        async for found in read_log(self.sequence, self.place, self.tail, self.fold.link, at_least=self._known):
+        async for found in read_log(self.ledger, self.tail, self.fold.link, at_least=self._known):
             if isinstance(found, Tail):
                 await self._apply(batch, found)
                 return
             segment, link, length = found
             batch.append((segment, link))
+            self.on_read(link.number, length)
             size += length
             if size >= BATCH_BYTES:
                 await self._apply(batch, Tail(link.number, self.tail.proven))

@@ -122,6 +122,11 @@ class Gateway:
         return self._owner is not None and not self._owner.ended
 
     @property
+    def waiting(self) -> int:
+        """Commands that are not settled yet."""
+        return 0 if self._owner is None else self._owner.waiting
+
+    @property
     def leading(self) -> bool:
         """Whether this process owns the log and has appended to it, so that others know and come here."""
         return self._owner is not None and self._owner.has_won and self.owning

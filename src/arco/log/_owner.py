@@ -7,7 +7,8 @@ Commands wait in a queue; one loop takes what has gathered, validates it and cre
 - Answers are given when the group is settled, refusals too: a refusal may rest on an earlier member, and only a won
   T+1 (or the proof that T+1 is absent) shows that T was the tail. Refusals are never logged.
 - The loop owns a create to its end. Callers wait for a future; when they go away nothing is undone or done twice. While
-  an outcome is open the same bytes are tried for the same number, and nothing else is appended.
+  an outcome is open the same bytes are tried for the same number, and nothing else is appended. If the floor passed
+  that number meanwhile, the packs tell whose it was.
 - After the win there is only success, or `OutcomeUnknown` with the operation id.
 """
 
@@ -17,6 +18,7 @@ from dataclasses import dataclass
 
 from arco.core import (
     ArcoError,
+    Corrupt,
     Future,
     Invalid,
     OutcomeUnknown,
@@ -31,7 +33,8 @@ from arco.core import (
 from arco.log._admission import Admission, Admitted
 from arco.log._event import Command, Receipt, position_of
 from arco.log._follower import Follower
-from arco.log._segment import FORMAT, MAX_EVENTS, MAX_SEGMENT_BYTES, Header, Link, encode_segment
+from arco.log._ledger import Unknown
+from arco.log._segment import MAX_EVENTS, MAX_SEGMENT_BYTES, SEGMENT_FORMAT, Header, Link, encode_segment
 from arco.storage import Lost, Tail, Won
 
 __all__ = ["Owner"]
@@ -120,6 +123,11 @@ class Owner:
         """Stop once what is queued is settled."""
         self._closing = True
         self._wakeup.set(None)
+
+    @property
+    def waiting(self) -> int:
+        """Commands that are not settled yet."""
+        return len(self._queue)
 
     @property
     def ended(self) -> bool:
@@ -217,7 +225,7 @@ class Owner:
         """Create the next segment. Another process that took the number is the owner now: `Superseded`."""
         place = self._follower.place
         header = Header(
-            format=FORMAT,
+            format=SEGMENT_FORMAT,
             log=place.log,
             number=tail.number + 1,
             id=new_ulid(self._runtime, self._runtime),
@@ -242,6 +250,8 @@ class Owner:
             return True
         await self._follower.accept(outcome.data, Tail(tail.number + 1, tail.proven))
         await self._follower.catch_up()
+        if self._follower.sealed:
+            self._follower.check_writable()
         raise Superseded("another process appended to the log; ask the owner that the hint names")
 
     async def _create(self, tail: Tail, data: bytes) -> Won | Lost:
@@ -253,10 +263,20 @@ class Owner:
             except Unavailable:
                 is_open = True
                 await self._runtime.sleep(self._runtime.uniform(0.5, 1.0))
-            except (StoreRefused, Superseded) as error:
+            except Superseded as error:
+                return await self._settle(tail.number + 1, data, error)
+            except StoreRefused as error:
                 if not is_open:
                     raise
                 raise OutcomeUnknown(f"an earlier request may have been carried out: {error.message}") from error
+
+    async def _settle(self, number: int, data: bytes, error: Superseded) -> Won | Lost:
+        """This process slept: the number lies below the floor, and only the ledger knows what became of it there."""
+        try:
+            found = await self._follower.ledger.read(number)
+        except (Corrupt, Superseded, StoreRefused, Unavailable) as trouble:
+            raise OutcomeUnknown(f"{error.message}; what became of it is not known: {trouble.message}") from trouble
+        return Won(Tail(number, Unknown)) if found == data else Lost(found)
 
     @staticmethod
     def _answer(number: int, group: _Group) -> None:

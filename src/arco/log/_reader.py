@@ -2,14 +2,12 @@
 
 from collections.abc import AsyncIterator
 
-from arco.core import Corrupt, LostObject
+from arco.core import Corrupt
+from arco.log._ledger import Ledger
 from arco.log._segment import Link, Place, Segment, check_link, decode_segment, link_of
-from arco.storage import Sequence, Tail
+from arco.storage import Tail
 
-__all__ = ["Unknown", "check_segment", "read_log"]
-
-Unknown = float("-inf")
-"""The age of a tail about which nothing was proven."""
+__all__ = ["check_segment", "read_log"]
 
 
 def check_segment(data: bytes, place: Place, link: Link, path: str) -> tuple[Segment, Link]:
@@ -20,29 +18,27 @@ def check_segment(data: bytes, place: Place, link: Link, path: str) -> tuple[Seg
 
 
 async def read_log(
-    sequence: Sequence, place: Place, tail: Tail, link: Link, *, through: int | None = None, at_least: int = 0
+    ledger: Ledger,
+    tail: Tail,
+    link: Link,
+    *,
+    through: int | None = None,
+    at_least: int = 0,
+    gradually: bool = False,
 ) -> AsyncIterator[tuple[Segment, Link, int] | Tail]:
     """Every segment after `tail` with its link and its size, then the tail as it was proven last.
 
     Stops after number `through`. Numbers up to `at_least` are known to exist: if one is absent, that is `LostObject`.
+    Who may have enough of it soon reads `gradually`.
     """
     sealed = False
-    while through is None or tail.number < through:
-        found = await sequence.next(tail)
+    async for found in ledger.walk(tail, through=through, at_least=at_least, gradually=gradually):
         if isinstance(found, Tail):
-            if found.number < at_least:
-                raise LostObject(
-                    f"segment {found.number + 1} of the log {place.log} is missing although {at_least} was announced; "
-                    "nothing is written any more: run `arco doctor`",
-                    path=sequence.path(found.number + 1),
-                )
-            tail = found
-            break
-        data, tail = found
-        path = sequence.path(tail.number)
-        segment, link = check_segment(data, place, link, path)
+            yield found
+            return
+        _, data, path = found
+        segment, link = check_segment(data, ledger.place, link, path)
         if sealed:
             raise Corrupt(f"{path} stands after the seal of its incarnation; run `arco log verify`", path=path)
         sealed = segment.header.seal
         yield segment, link, len(data)
-    yield tail

@@ -16,15 +16,16 @@ from arco.log._event import INDEX_BITS, Event
 
 __all__ = [
     "FIRST_LINK",
-    "FORMAT",
     "MAX_EVENTS",
     "MAX_EVENT_BYTES",
     "MAX_SEGMENT_BYTES",
+    "SEGMENT_FORMAT",
     "Header",
     "Link",
     "Place",
     "Segment",
     "check_link",
+    "decode_header",
     "decode_segment",
     "encode_segment",
     "link_of",
@@ -32,7 +33,7 @@ __all__ = [
     "segment_text",
 ]
 
-FORMAT = 1
+SEGMENT_FORMAT = 1
 MAX_EVENT_BYTES = 1 << 20
 MAX_SEGMENT_BYTES = 8 << 20
 MAX_EVENTS = 1 << INDEX_BITS
@@ -80,8 +81,17 @@ class Link(msgspec.Struct, frozen=True):
 
 FIRST_LINK = Link(0, "")
 
+
+class _Headed(msgspec.Struct):
+    """A segment of which only the header is looked at."""
+
+    header: Header
+    events: msgspec.Raw
+
+
 _encoder = msgspec.json.Encoder()
 _decoder = msgspec.json.Decoder(Segment)
+_header_decoder = msgspec.json.Decoder(_Headed)
 _format_decoder = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
@@ -117,9 +127,22 @@ def parse_segment(text: bytes, path: str) -> Segment:
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         _refuse_newer(text, path)
         raise Corrupt(f"{path} is not a segment: {error}; run `arco log verify`", path=path) from error
-    if segment.header.format > FORMAT:
+    if segment.header.format > SEGMENT_FORMAT:
         _refuse_newer(text, path)
     return segment
+
+
+def decode_header(data: bytes, path: str) -> tuple[Header, str]:
+    """The header of the segment in an object, without its events, and the object's sha256."""
+    text = segment_text(data, path)
+    try:
+        header = _header_decoder.decode(text).header
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        _refuse_newer(text, path)
+        raise Corrupt(f"{path} is not a segment: {error}; run `arco log verify`", path=path) from error
+    if header.format > SEGMENT_FORMAT:
+        _refuse_newer(text, path)
+    return header, hashlib.sha256(data).hexdigest()
 
 
 def _refuse_newer(text: bytes, path: str) -> None:
@@ -129,8 +152,10 @@ def _refuse_newer(text: bytes, path: str) -> None:
         version = header["format"]
     except (msgspec.DecodeError, KeyError, TypeError, UnicodeDecodeError, RecursionError):
         return
-    if isinstance(version, int) and version > FORMAT:
-        raise Outdated(f"{path} has segment format {version}, this program knows {FORMAT}; upgrade arco", path=path)
+    if isinstance(version, int) and version > SEGMENT_FORMAT:
+        raise Outdated(
+            f"{path} has segment format {version}, this program knows {SEGMENT_FORMAT}; upgrade arco", path=path
+        )
 
 
 def check_link(segment: Segment, place: Place, link: Link, path: str) -> None:

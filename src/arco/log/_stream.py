@@ -8,7 +8,7 @@ from collections import deque
 
 from arco.core import Future, Runtime, Unavailable
 from arco.log._follower import Follower
-from arco.log._reader import Unknown
+from arco.log._ledger import Unknown
 from arco.storage import Tail
 
 __all__ = ["SegmentStream", "Subscription", "follow"]

@@ -7,14 +7,14 @@
 - The *last* round writes the rejections, which have names only then.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from arco.log import EventType
 from arco.spark._typed import TypedEvents
-from arco.state import Definition, Domain, Input, RetentionAdvanced, Stage
+from arco.state import ByField, Definition, Domain, RetentionAdvanced, Stage
 
-__all__ = ["Course", "Step", "plain_steps"]
+__all__ = ["Course", "Step"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,7 +42,13 @@ class Course:
                 self.folding.setdefault(name, []).append((step, place))
             for table in step.stage.changes:
                 self.watching.setdefault(table.name, []).append(step)
-        self.typed = TypedEvents(definition.registry)
+        self.plain = _plain(self)
+        """By type of event, the steps that fold it; of types of which nothing else is to be seen."""
+        self.fields = _fields(self)
+        """By type of event, the steps that fold it and the fields of the payload that tell the groups; of plain types
+        of which nothing else tells them."""
+        needed = {name: {field for _, field in steps} for name, steps in self.fields.items()}
+        self.typed = TypedEvents(definition.registry, needed)
         self.audits: dict[str, EventType] = {kind.name: kind for kind in definition.registry if kind.audit is not None}
 
 
@@ -58,17 +64,24 @@ def _steps(definition: Definition) -> Iterator[Step]:
             number += 1
 
 
-def plain_steps(course: Course) -> dict[str, tuple[tuple[int, Callable[[Input], tuple[str, ...]]], ...]]:
-    """By type of event, numbers and groupings of the steps that fold it; of types of which nothing else is to be seen.
-
-    That is: no parts, no attachment, no audit, no retention.
-    """
-    registry = course.definition.registry
+def _plain(course: Course) -> dict[str, tuple[Step, ...]]:
+    """Types without parts, attachment, audit and retention."""
     return {
-        kind.name: tuple((step.number, step.stage.group) for step, _ in course.folding.get(kind.name, ()))
-        for kind in registry
+        kind.name: tuple(step for step, _ in course.folding.get(kind.name, ()))
+        for kind in course.definition.registry
         if kind.audit is None
         and kind.parts is None
         and kind.attachment is None
         and not issubclass(kind.payload, RetentionAdvanced)
     }
+
+
+def _fields(course: Course) -> dict[str, tuple[tuple[int, str], ...]]:
+    """A type that nobody folds is not among them: only who decodes all of it sees that it does not fit."""
+    found = {}
+    for name, steps in course.plain.items():
+        groups = [(step.number, step.stage.group) for step in steps]
+        fields = tuple((number, group.field) for number, group in groups if isinstance(group, ByField))
+        if fields and len(fields) == len(groups):
+            found[name] = fields
+    return found

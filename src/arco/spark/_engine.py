@@ -21,8 +21,8 @@ from arco.spark._jobs import NO_CONNECT
 from arco.spark._runner import sample_numbers
 from arco.spark._session import ClassicApplication, check_reachable, find_java
 from arco.spark._settings import DEFAULT_MASTER, SparkSettings
-from arco.state import File, Layout, Manifest, MergeJob, RefoldJob, Runner
-from arco.storage import Sequence, Store
+from arco.state import File, Manifest, MergeJob, RefoldJob, Revisions, Runner, open_ledger
+from arco.storage import Store
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -44,6 +44,11 @@ _CONF: Final = {
     # Parcels are compressed already.
     "spark.shuffle.compress": "false",
     "spark.shuffle.spill.compress": "false",
+    # Processes of executors keep the memory they freed: they need it again at once, and a page that comes new from the
+    # system is zeroed and mapped first (docs/measurements.md).
+    "spark.executorEnv.MALLOC_TRIM_THRESHOLD_": str(1 << 30),
+    "spark.executorEnv.MALLOC_MMAP_THRESHOLD_": str(32 << 20),
+    "spark.executorEnv.MIMALLOC_PURGE_DELAY": "-1",
 }
 
 
@@ -125,9 +130,9 @@ class ChoosingRunner:
         """About how many events the segments after a number have, by a few of them."""
         if through <= after:
             return 0
-        log = Sequence(self._store, Layout(self._place).ledger, self._runtime)
+        log = open_ledger(self._store, Revisions(self._store, self._place, self._runtime))
         numbers = sample_numbers(after, through, SAMPLES)
-        counts = [len(decode_segment(await log.read_known(number), log.path(number)).events) for number in numbers]
+        counts = [len(decode_segment(await log.read(number), log.path(number)).events) for number in numbers]
         return (through - after) * sum(counts) // len(counts)
 
 

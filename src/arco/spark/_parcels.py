@@ -4,7 +4,8 @@ A *parcel* is everything that one task has for one bucket of one round, as one c
 few large values and looks into none of them. Groups are whole within their bucket, so a bucket is what is folded at a
 time, and what must fit into memory. A parcel for a later round is carried along unopened.
 
-- `Told`: events for the groups of a step, as they stand in the log.
+- `Plain`: events of one group of a step, as they stand in the log. Nearly all events travel so.
+- `Told`: events for the groups of a step, of which some see only a part.
 - `Changed`: what an earlier step did to a row, for a group of a step that watches its table.
 - `Audited`, `Noted`, `Turned`: for the closing round, by position: an audited event, what it did to a row, and an input
   that was turned away.
@@ -21,6 +22,7 @@ from arco.state import BUCKETS, File, Rejection, bucket_of
 
 __all__ = [
     "BARE",
+    "LOG",
     "WHOLE",
     "Audited",
     "Changed",
@@ -28,6 +30,7 @@ __all__ = [
     "Noted",
     "Outbox",
     "Parcel",
+    "Plain",
     "Report",
     "Told",
     "Turned",
@@ -43,8 +46,22 @@ Parcel = tuple[int, int, int, bytes]
 WHOLE, BARE = -1, -2
 """In the place of the number of a part: the event itself, or the event without its payload."""
 
-LEVEL = 1
-"""Of zstd. Parcels cross the machine several times and the network once."""
+LOG = -1
+"""In the place of the number of a step."""
+
+LEVEL = -3
+"""Of zstd. Parcels cross the machine several times and the network once; still the time counts for more than the bytes
+(docs/measurements.md)."""
+
+
+class Plain(msgspec.Struct, array_like=True, gc=False):
+    """Events in position order, each of which one group sees as a whole."""
+
+    step: int
+    group: str
+    positions: list[int]
+    events: bytes
+    """The items of a JSON array of events, one for each position."""
 
 
 class Told(msgspec.Struct, array_like=True, gc=False):
@@ -56,9 +73,9 @@ class Told(msgspec.Struct, array_like=True, gc=False):
     """A JSON array of events, one for each position."""
     groups: list[str]
     """The group of each entry."""
-    places: list[int] | None
-    """Which event each entry sees, and which part of it. None if there is one entry for each event, which is whole."""
-    parts: list[int] | None
+    places: list[int]
+    """Which event each entry sees, and which part of it."""
+    parts: list[int]
     audited: list[int]
     """Positions of events that have parts of which one is audited."""
 
@@ -102,7 +119,7 @@ class Noted(msgspec.Struct, array_like=True, gc=False):
 class Turned(msgspec.Struct, array_like=True, gc=False):
     position: int
     step: int
-    """-1 if the log itself turned it away."""
+    """`LOG` if the log itself turned it away."""
     folded: bool
     """False if it was turned away before it had a group."""
     group: str
@@ -119,6 +136,7 @@ class Turned(msgspec.Struct, array_like=True, gc=False):
 class Chunk(msgspec.Struct, array_like=True, gc=False):
     received: dict[int, int] = {}
     """By number of a segment, when it was received."""
+    plain: list[Plain] = []
     told: list[Told] = []
     changed: list[Changed] = []
     audited: list[Audited] = []
@@ -184,16 +202,19 @@ class Outbox:
     def chunk_of(self, round: int, bucket: int) -> Chunk:
         found = self._chunks.get((round, bucket))
         if found is None:
-            found = self._chunks[round, bucket] = Chunk({}, [], [], [], [], [], [])
+            found = self._chunks[round, bucket] = Chunk({}, [], [], [], [], [], [], [])
         return found
 
     def flush(self, order: int) -> Iterator[tuple[int, Parcel]]:
         """Everything gathered so far, with the partition each parcel goes to."""
-        for (round, bucket), chunk in self._chunks.items():
-            self.sent[round] = self.sent.get(round, 0) + 1
-            data = self._compressor.compress(_encode(chunk))
-            yield partition_of(bucket, self._partitions), (round, bucket, order, data)
-        self._chunks = {}
+        for round, bucket in list(self._chunks):
+            yield self.send(round, bucket, order)
+
+    def send(self, round: int, bucket: int, order: int) -> tuple[int, Parcel]:
+        """What was gathered for a bucket, with the partition it goes to."""
+        self.sent[round] = self.sent.get(round, 0) + 1
+        data = self._compressor.compress(_encode(self._chunks.pop((round, bucket))))
+        return partition_of(bucket, self._partitions), (round, bucket, order, data)
 
     def carry(self, parcels: Iterable[Parcel]) -> Iterator[tuple[int, Parcel]]:
         """Parcels of later rounds, as they are."""

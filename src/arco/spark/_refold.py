@@ -6,24 +6,27 @@ depend on how events were cut into segments, parcels or partitions.
 
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
-from itertools import repeat
+from itertools import chain
+from operator import attrgetter
 from typing import Any
 
 import msgspec
 import pyarrow as pa
 
-from arco.core import new_ulid
+from arco.core import Invalid, new_ulid
 from arco.log import Event, number_of, position_of
 from arco.runtime import AsyncRuntime
 from arco.spark._course import Course, Step
 from arco.spark._parcels import (
     BARE,
+    LOG,
     WHOLE,
     Changed,
     Chunk,
     Noted,
     Outbox,
     Parcel,
+    Plain,
     Report,
     Told,
     Turned,
@@ -32,7 +35,7 @@ from arco.spark._parcels import (
 )
 from arco.spark._site import Assignment, Sent, perform
 from arco.spark._source import Source
-from arco.spark._typed import NOTHING, decode_event, envelope
+from arco.spark._typed import NOTHING, decode_event, decode_events, envelope
 from arco.state import (
     AUDIT,
     REJECTED,
@@ -58,8 +61,8 @@ from arco.state import (
 
 __all__ = ["fold_round"]
 
-ENCODE_ROWS = 50_000
-"""Rows of a table that a task holds as Python objects before it makes Arrow of them."""
+ENCODE_ROWS = 2_000
+"""Rows of a table that a task holds as Python objects before it makes Arrow of them: as many as stay in the cache."""
 
 HOME_BYTES = 1 << 20
 """A table of which a task has less than this is sent to the driver, which writes one file for all tasks."""
@@ -69,8 +72,6 @@ SEND_BYTES = 32 << 20
 
 _encode_event = msgspec.json.Encoder().encode
 _encode_row = msgspec.msgpack.Encoder().encode
-_decode_events = msgspec.json.Decoder(list[Event]).decode
-_NO_BLOBS: set[tuple[str, ...]] = {()}
 _NOBODY = Event("", "", "", "", "", "", NOTHING)
 
 
@@ -130,18 +131,23 @@ class _Fold:
         """Fold every group of a bucket, each with all it is told, in position order."""
         items: dict[tuple[str, int], list[Input]] = {}
         changed: dict[tuple[str, int], list[Changed]] = {}
+        plain: dict[tuple[str, int], list[Plain]] = {}
+        received: dict[int, int] = {}
         composite: set[int] = set()
         for chunk in chunks:
+            received |= chunk.received
+            for found in chunk.plain:
+                plain.setdefault((found.group, found.step), []).append(found)
             for told in chunk.told:
                 composite.update(told.audited)
                 await self._take_events(told, chunk.received, items)
             for change in chunk.changed:
                 changed.setdefault((change.group, change.step), []).append(change)
         audits = self._course.audits
-        for number in {number for _, number in (*items, *changed)}:
+        for number in {number for _, number in (*plain, *items, *changed)}:
             for table in self._course.steps[number].stage.tables:
                 await self._source.load(table, (bucket,))
-        for name in sorted({*items, *changed}):
+        for name in sorted({*plain, *items, *changed}):
             group, number = name
             step, mine = self._course.steps[number], items.pop(name, [])
             # That an audited event must also be valid is seen when the audit is written.
@@ -149,32 +155,45 @@ class _Fold:
             if step.may_audit or composite:
                 positions = [item.position for item in mine if item.event.type in audits or item.position in composite]
                 self._batch.audited = {position: {} for position in positions}
+            if name in plain:
+                # One group at a time, from its bytes to its rows: what it consists of never leaves the cache.
+                mine += self._decode(plain.pop(name), received)
+                mine.sort(key=_by_position)
             if name in changed:
                 mine = self._with_changes(mine, changed.pop(name))
             self._batch.run_group(step.stage, step.domain.name, group, mine)
             self._harvest(step, group)
 
+    def _decode(self, plain: list[Plain], received: dict[int, int]) -> list[Input]:
+        """The events that one group sees as a whole."""
+        text = b"[%b]" % b",".join([found.events for found in plain])
+        positions = list(chain.from_iterable([found.positions for found in plain]))
+        times = [received[number] for number in map(number_of, positions)]
+        events = self._course.typed.events(text)
+        if events is None:
+            return self._decode_one_by_one(text, positions, times)
+        return [Input(at, time, event, event.data) for at, time, event in zip(positions, times, events, strict=True)]
+
+    def _decode_one_by_one(self, text: bytes, positions: list[int], times: list[int]) -> list[Input]:
+        """Some of them do not fit. Every group that was sent one turns it away; the closing round counts it once."""
+        items = []
+        for position, received, event in zip(positions, times, decode_events(text), strict=True):
+            try:
+                payload = self._registry.decode(event.type, event.version, event.data)
+            except Invalid as error:
+                turned = Turned(position, LOG, False, "", 0, received, event.type, "log", error.message)
+                self._outbox.chunk(self._course.closing, str(position)).turned.append(turned)
+            else:
+                items.append(Input(position, received, event, payload))
+        return items
+
     async def _take_events(
         self, told: Told, received: dict[int, int], items: dict[tuple[str, int], list[Input]]
     ) -> None:
         """Give each group the events it is told: as a whole, in parts, or bare."""
-        if told.places is None:
-            typed = self._course.typed.events(told.events)
-            if typed is not None and {event.blobs for event in typed} <= _NO_BLOBS:
-                step = told.step
-                for at, event, group in zip(told.positions, typed, told.groups, strict=True):
-                    item = Input(at, received[number_of(at)], event, event.data)
-                    mine = items.get((group, step))
-                    if mine is None:
-                        items[group, step] = [item]
-                    else:
-                        mine.append(item)
-                return
-        events = _decode_events(told.events)
-        places = range(len(events)) if told.places is None else told.places
-        parts = repeat(WHOLE) if told.parts is None else told.parts
+        events = decode_events(told.events)
         known: tuple[int, Any, list[Any]] = (-1, None, [])
-        for place, part, group in zip(places, parts, told.groups, strict=False):
+        for place, part, group in zip(told.places, told.parts, told.groups, strict=True):
             event, position = events[place], told.positions[place]
             if part != BARE and known[0] != place:
                 payload = self._registry.decode(event.type, event.version, event.data)
@@ -261,7 +280,8 @@ class _Fold:
 
     def close(self, chunks: list[Chunk]) -> None:
         """Write the audit of a bucket of positions and name what was rejected."""
-        turned = sorted((found for chunk in chunks for found in chunk.turned), key=Turned.order)
+        told = {found.order(): found for chunk in chunks for found in chunk.turned}
+        turned = [found for _, found in sorted(told.items())]
         rejected = {found.position for found in turned}
         notes: dict[int, list[Noted]] = {}
         for chunk in chunks:
@@ -283,6 +303,9 @@ class _Fold:
             item = Input(row.position, row.received_at, _NOBODY, row)
             self._batch.run_group(REJECTED, "system", row.rejection_id, [item])
             self._tables.add(REJECTIONS, row.rejection_id, self._batch.writes[REJECTIONS.name].pop(row.rejection_id))
+
+
+_by_position = attrgetter("position")
 
 
 def _merged(notes: list[Noted]) -> Iterator[tuple[str, bytes | None, bytes | None]]:
@@ -322,28 +345,29 @@ class _Tables:
         self._rows: dict[str, dict[str, Rows]] = {}
         self._counts: dict[str, int] = {}
         self._data: dict[str, list[pa.Table]] = {}
+        self._bytes: dict[str, int] = {}
         self._written: dict[str, int] = {}
 
     def add(self, table: Table, group: str, rows: Rows) -> None:
         """What became of a group. If this is its whole history, nothing is left of what was deleted."""
-        if self._is_first:
+        if self._is_first and not table.is_fact:
             rows = {key: found for key, found in rows.items() if found[1] is not None}
         if rows:
             self._rows.setdefault(table.name, {})[group] = rows
-            self._counts[table.name] = self._counts.get(table.name, 0) + len(rows)
+            count = self._counts[table.name] = self._counts.get(table.name, 0) + len(rows)
+            if count >= ENCODE_ROWS:
+                self._encode(table.name)
 
     async def keep(self) -> None:
         """Between two buckets: bring what has become large into files."""
-        for name in [name for name, count in self._counts.items() if count >= ENCODE_ROWS]:
-            self._encode(name)
-            if sum(piece.nbytes for piece in self._data.get(name, ())) >= SPLIT_BYTES:
-                await self._write(name)
+        for name in [name for name, size in self._bytes.items() if size >= SPLIT_BYTES]:
+            await self._write(name)
 
     async def end(self) -> None:
         for name in list(self._counts):
             self._encode(name)
         for name in sorted(self._data):
-            if sum(piece.nbytes for piece in self._data[name]) < HOME_BYTES and name not in self._written:
+            if self._bytes[name] < HOME_BYTES and name not in self._written:
                 self.files.append((name, None, _pack(pa.concat_tables(self._data[name]))))
             else:
                 await self._write(name)
@@ -354,11 +378,11 @@ class _Tables:
         data = keep_alive(table, to_arrow(table, self._rows.pop(name).items()), self._cutoffs[name])
         if data.num_rows:
             self._data.setdefault(name, []).append(data)
+            self._bytes[name] = self._bytes.get(name, 0) + data.nbytes
 
     async def _write(self, name: str) -> None:
-        pieces = self._data.pop(name, [])
-        if not pieces:
-            return
+        pieces = self._data.pop(name)
+        del self._bytes[name]
         table = self._tables[name]
         turn = self._written.get(name, 0)
         self._written[name] = turn + 1

@@ -1,18 +1,21 @@
 """Routing: the first task of a refold reads segments and sends each event to the groups that fold it.
 
-Every event is decoded here as the fold does it, so that what is unknown is counted, what does not fit is turned away
-and retention is known before the first stage runs. What is sent is the event as it stands in the log.
+Of most events only what tells their groups is decoded here. The others are decoded as the fold does it, so that what is
+unknown is counted and retention is known before the first stage runs. What is sent is the event as it stands in the
+log; one that does not fit is turned away here or by the groups it was sent to.
 """
 
 from collections.abc import AsyncIterator, Iterable, Sequence
 from itertools import count
+from operator import attrgetter
 from typing import Any
 
 import msgspec
 
-from arco.core import Corrupt, LostObject
+from arco.core import ArcoError, Corrupt
 from arco.log import (
     Event,
+    Found,
     Header,
     Link,
     Segment,
@@ -23,13 +26,12 @@ from arco.log import (
     segment_text,
 )
 from arco.runtime import AsyncRuntime
-from arco.spark._course import Course, Step, plain_steps
-from arco.spark._parcels import BARE, WHOLE, Audited, Outbox, Report, Told, Turned, report_parcel
+from arco.spark._course import Course, Step
+from arco.spark._parcels import BARE, LOG, WHOLE, Audited, Outbox, Plain, Report, Told, Turned, report_parcel
 from arco.spark._site import Assignment, Sent, perform
 from arco.spark._source import Source
 from arco.spark._typed import decode_event, envelope
 from arco.state import FoldBatch, Input, Reject, Skipped, bucket_of
-from arco.storage import Sequence as Numbers
 
 __all__ = ["route_segments"]
 
@@ -37,7 +39,7 @@ FLUSH_BYTES = 64 << 20
 """Bytes of events that a task gathers before it sends them."""
 
 AHEAD = 8
-"""Segments that are fetched at once: a bucket far away answers each request after tens of milliseconds."""
+"""Segments that wait to be looked at while more are fetched."""
 
 _encode = msgspec.json.Encoder().encode
 
@@ -52,12 +54,11 @@ def route_segments(assignment: Assignment, task: int, first: int, last: int) -> 
         link: Link | None = None
         opening: tuple[int, str] | None = None
         sealed = events = 0
-        log = site.log(runtime)
-        async for number, data in _read(log, first, last):
-            path = log.path(number)
+        log = site.log(runtime, assignment.packs)
+        async for number, data, path in _ahead(log.known(first, last)):
             text = segment_text(data, path)
-            typed = course.typed.segment(text)
-            segment = Segment(typed[0], ()) if typed is not None else parse_segment(text, path)
+            slim = course.typed.segment(text)
+            segment = Segment(slim[0], ()) if slim is not None else parse_segment(text, path)
             # Whether the first one continues its predecessor is for the driver to see.
             check_link(segment, site.place, link or Link(number - 1, segment.header.previous), path)
             if sealed:
@@ -66,9 +67,9 @@ def route_segments(assignment: Assignment, task: int, first: int, last: int) -> 
                 opening = (number, segment.header.previous)
             link = link_of(segment, data)
             sealed = number if segment.header.seal else sealed
-            if typed is not None:
-                events += len(typed[1])
-                await router.route_typed(*typed)
+            if slim is not None:
+                events += len(slim[1])
+                await router.route_slim(*slim)
             else:
                 events += len(segment.events)
                 await router.route(segment.header, segment.events)
@@ -90,23 +91,33 @@ def route_segments(assignment: Assignment, task: int, first: int, last: int) -> 
     return list(perform(task, partitions, work))
 
 
-async def _read(log: Numbers, first: int, last: int) -> AsyncIterator[tuple[int, bytes]]:
+async def _ahead(segments: AsyncIterator[Found]) -> AsyncIterator[Found]:
+    """The next ones are asked for before these are looked at: a store far away answers while this one works."""
     import asyncio
 
-    for start in range(first, last + 1, AHEAD):
-        numbers = range(start, min(start + AHEAD, last + 1))
-        for number, data in zip(numbers, await asyncio.gather(*map(log.read, numbers)), strict=True):
-            if data is None:
-                raise LostObject(
-                    f"{log.path(number)} is missing although a newer segment exists; run `arco doctor`, then restore "
-                    "it from a backup",
-                    path=log.path(number),
-                )
-            yield number, data
+    queue: asyncio.Queue[Found | ArcoError | None] = asyncio.Queue(AHEAD)
+
+    async def fetch() -> None:
+        try:
+            async for found in segments:
+                await queue.put(found)
+            await queue.put(None)
+        except ArcoError as error:
+            await queue.put(error)
+
+    fetching = asyncio.ensure_future(fetch())
+    try:
+        while (found := await queue.get()) is not None:
+            if isinstance(found, ArcoError):
+                raise found
+            await asyncio.sleep(0)  # else nothing would be asked before the queue is empty
+            yield found
+    finally:
+        fetching.cancel()
 
 
 class _Pile:
-    """The events for one bucket of one step."""
+    """Events for one bucket of one step, with what each of its groups sees of them."""
 
     __slots__ = ("audited", "groups", "parts", "places", "positions", "texts")
 
@@ -114,14 +125,11 @@ class _Pile:
         self.positions: list[int] = []
         self.texts: list[bytes | msgspec.Raw] = []
         self.groups: list[str] = []
-        self.places: list[int] | None = None
-        self.parts: list[int] | None = None
+        self.places: list[int] = []
+        self.parts: list[int] = []
         self.audited: list[int] = []
 
     def add(self, position: int, text: bytes | msgspec.Raw, group: str, part: int = WHOLE) -> None:
-        if self.places is None or self.parts is None:
-            self.places = list(range(len(self.groups)))
-            self.parts = [WHOLE] * len(self.groups)
         if not self.positions or self.positions[-1] != position:
             self.positions.append(position)
             self.texts.append(text)
@@ -134,6 +142,14 @@ class _Pile:
         return Told(step, self.positions, text, self.groups, self.places, self.parts, self.audited)
 
 
+class _Lists(dict[str, tuple[list[int], list[msgspec.Raw]]]):
+    """By group: positions and texts of the events that no other group of the step sees."""
+
+    def __missing__(self, group: str) -> tuple[list[int], list[msgspec.Raw]]:
+        found = self[group] = ([], [])
+        return found
+
+
 class _Router:
     def __init__(self, course: Course, source: Source, partitions: int) -> None:
         self.outbox = Outbox(partitions)
@@ -141,43 +157,41 @@ class _Router:
         self.retention: list[tuple[int, str, int]] = []
         self.skipped: dict[str, Skipped] = {}
         self._course = course
-        self._plain = plain_steps(course)
+        self._keys = {
+            name: tuple((step, attrgetter(f"data.{field}")) for step, field in fields)
+            for name, fields in course.fields.items()
+        }
         self._source = source
         self._registry = course.definition.registry
         self._piles: list[dict[int, _Pile]] = [{} for _ in course.steps]
+        self._lists = [_Lists() for _ in course.steps]
         self._received: dict[int, int] = {}
         self._turn = 0
 
-    async def route_typed(self, header: Header, events: Sequence[Any], texts: Sequence[msgspec.Raw]) -> None:
-        """Route the events of a segment that were decoded with their payloads. Nearly all events come this way."""
+    async def route_slim(self, header: Header, events: Sequence[Any], texts: Sequence[msgspec.Raw]) -> None:
+        """Route the events of a segment of which all are known. Nearly all events come this way."""
         self._received[header.number] = received = header.received
-        piles, plain = self._piles, self._plain
+        plain = self._course.plain
+        routes = {name: [(self._lists[step], key_of) for step, key_of in keys] for name, keys in self._keys.items()}
         self.size += sum(map(len, texts))
         for position, event, text in zip(count(position_of(header.number, 0)), events, texts, strict=False):
-            steps = plain.get(event.type)
-            if steps is None:
-                await self._route_event(position, received, decode_event(text))
-                continue
-            item = Input(position, received, event, event.data)
-            for step, group_of in steps:
-                try:
-                    keys = group_of(item)
-                except Reject as error:
-                    self._reject(self._course.steps[step], item, error)
-                    continue
-                for key in keys:
-                    bucket = bucket_of(key)
-                    pile = piles[step].get(bucket)
-                    if pile is None:
-                        pile = piles[step][bucket] = _Pile()
-                    if pile.places is None and len(keys) == 1:
-                        pile.positions.append(position)
-                        pile.texts.append(text)
-                        pile.groups.append(key)
-                    else:
+            name = event.type
+            if name in routes:
+                for lists, key_of in routes[name]:
+                    positions, known = lists[key_of(event)]
+                    positions.append(position)
+                    known.append(text)
+                if event.command or event.key:
+                    self._route_bare(Input(position, received, decode_event(text), None))
+            elif name in plain:
+                item = Input(position, received, event, event.data)
+                for step in plain[name]:
+                    for key, pile in self._piles_of(step, item):
                         pile.add(position, text, key)
-            if event.command or event.key:
-                self._route_bare(Input(position, received, envelope(event), None))
+                if event.command or event.key:
+                    self._route_bare(Input(position, received, event, None))
+            else:
+                await self._route_event(position, received, decode_event(text))
 
     async def route(self, header: Header, events: Iterable[Event]) -> None:
         """Route the events of a segment of which some are not known or do not fit."""
@@ -187,7 +201,7 @@ class _Router:
             await self._route_event(position, header.received, event)
 
     async def _route_event(self, position: int, received: int, event: Event) -> None:
-        batch = FoldBatch((), self._source, {})
+        batch = FoldBatch(self._course.definition.domains, self._source, {})
         (item,) = await batch.read(self._registry, [(position, received, event)])
         if item.payload is not None:
             if event.type in self._registry.composite:
@@ -238,8 +252,14 @@ class _Router:
         except Reject as error:
             self._reject(step, item, error)
             return []
-        known = self._piles[step.number]
-        return [(key, known.setdefault(bucket_of(key), _Pile())) for key in keys]
+        return [(key, self._pile(step.number, key)) for key in keys]
+
+    def _pile(self, step: int, group: str) -> _Pile:
+        bucket = bucket_of(group)
+        found = self._piles[step].get(bucket)
+        if found is None:
+            found = self._piles[step][bucket] = _Pile()
+        return found
 
     def _reject(self, step: Step, item: Input, error: Reject) -> None:
         self._turn += 1
@@ -261,7 +281,7 @@ class _Router:
             known = self.skipped.get(name)
             self.skipped[name] = Skipped(known.first, known.events + skip.events) if known else skip
         for item, domain, reason in batch.rejected:
-            self._turn_away(item, -1, 0, domain, reason)
+            self._turn_away(item, LOG, 0, domain, reason)
 
     def flush(self, number: int) -> list[Sent]:
         for step, piles in zip(self._course.steps, self._piles, strict=True):
@@ -269,6 +289,20 @@ class _Router:
                 chunk = self.outbox.chunk_of(step.round, bucket)
                 chunk.received = self._received
                 chunk.told.append(pile.told(step.number))
-        sent = list(self.outbox.flush(number))
-        self._piles, self._received, self.size = [{} for _ in self._course.steps], {}, 0
+        # One parcel at a time, from the texts of its events to what is sent: it never leaves the cache.
+        groups: dict[tuple[int, int], list[tuple[int, str]]] = {}
+        for step, lists in zip(self._course.steps, self._lists, strict=True):
+            for group in lists:
+                groups.setdefault((step.round, bucket_of(group)), []).append((step.number, group))
+        sent = []
+        for (round, bucket), names in groups.items():
+            chunk = self.outbox.chunk_of(round, bucket)
+            chunk.received = self._received
+            for step_number, group in names:
+                positions, texts = self._lists[step_number].pop(group)
+                chunk.plain.append(Plain(step_number, group, positions, b",".join(texts)))
+            sent.append(self.outbox.send(round, bucket, number))
+        sent += self.outbox.flush(number)
+        self._received, self.size = {}, 0
+        self._piles = [{} for _ in self._course.steps]
         return sent

@@ -18,7 +18,7 @@ import msgspec
 import pyarrow as pa
 
 from arco.core import Corrupt, Runtime, new_ulid
-from arco.log import Link, position_of
+from arco.log import Link, Pack, position_of
 from arco.spark._jobs import Share, on_spark
 from arco.spark._merge import merge_buckets
 from arco.spark._parcels import Parcel, Report, read_report
@@ -37,13 +37,15 @@ from arco.state import (
     PinEntry,
     RefoldJob,
     Retention,
+    Revisions,
     SkippedType,
     Table,
     advance,
     empty_manifest,
     from_arrow,
+    open_ledger,
 )
-from arco.storage import Sequence, Store
+from arco.storage import Store
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -57,6 +59,9 @@ PARTITION_BYTES = 12 << 20
 
 MAX_PARTITIONS = 48
 """A layer has at most 50 files of ordinary size."""
+
+ROUTE_BYTES = 48 << 20
+"""Bytes of segments that one task routes: while the last one runs, the other cores wait."""
 
 SEGMENTS_A_TASK = 512
 SAMPLES = 16
@@ -105,7 +110,7 @@ class SparkRunner:
         base = job.base or empty_manifest(self._place)
         if job.through <= base.link.number:
             return msgspec.structs.replace(base, folds=dict(job.definition.versions))
-        size = await self._log_bytes(base.link.number, job.through)
+        size = await self._log_bytes(job.packs, base.link.number, job.through)
         found = await self._on_spark(
             f"fold of {self._place.log}",
             lambda spark, share: self._refold(spark, job, base, size, share),
@@ -139,11 +144,11 @@ class SparkRunner:
         cores = context.defaultParallelism
         partitions = _partitions(size, cores)
         first, count = base.link.number, job.through - base.link.number
-        tasks = min(count, max(4 * cores, -(-count // SEGMENTS_A_TASK)))
+        tasks = min(count, max(4 * cores, size // ROUTE_BYTES, -(-count // SEGMENTS_A_TASK)))
         ends = [first + count * task // tasks for task in range(tasks + 1)]
         ranges = [(task, ends[task] + 1, ends[task + 1]) for task in range(tasks)]
         versions = tuple(sorted(job.definition.versions.items()))
-        assignment = Assignment(self._site, versions, partitions, job.directory, job.through, base.layers)
+        assignment = Assignment(self._site, versions, partitions, job.directory, job.through, base.layers, job.packs)
         share.end = 0.5
         parcels = context.parallelize(ranges, tasks).flatMap(partial(_route, assignment))
         parcels = parcels.partitionBy(partitions + 1, _itself)
@@ -169,11 +174,11 @@ class SparkRunner:
 
     # Around it
 
-    async def _log_bytes(self, after: int, through: int) -> int:
+    async def _log_bytes(self, packs: tuple[Pack, ...], after: int, through: int) -> int:
         """About how many bytes the segments after a number have, by a few of them."""
-        log = Sequence(self._store, self._layout.ledger, self._runtime)
+        log = open_ledger(self._store, Revisions(self._store, self._place, self._runtime), packs)
         numbers = sample_numbers(after, through, SAMPLES)
-        sizes = [len(await log.read_known(number)) for number in numbers]
+        sizes = [len(await log.read(number)) for number in numbers]
         return (through - after) * sum(sizes) // len(sizes)
 
     async def _files(

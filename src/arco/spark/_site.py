@@ -10,12 +10,12 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from arco.core import ArcoError, Outdated, Unavailable
-from arco.log import Place
+from arco.log import Ledger, Pack, Place
 from arco.runtime import DEFINITIONS, AsyncRuntime
 from arco.spark._course import Course
 from arco.spark._parcels import Parcel, Report, report_parcel
-from arco.state import Definition, FileWriter, Layer, LayerReader, Layout
-from arco.storage import RequestCounts, Role, RoleStore, Scope, Sequence, Store, open_store
+from arco.state import Definition, FileWriter, Layer, LayerReader, Layout, Revisions, open_ledger
+from arco.storage import RequestCounts, Role, RoleStore, Scope, Store, open_store
 
 __all__ = ["Assignment", "Site", "definition_of", "drive", "perform", "reraise"]
 
@@ -58,8 +58,9 @@ class Site:
         scope = Scope(self.place.tenant, self.place.workspace)
         return RoleStore(_stores[name], scope, role, RequestCounts())
 
-    def log(self, runtime: AsyncRuntime) -> Sequence:
-        return Sequence(self.store(runtime), Layout(self.place).ledger, runtime)
+    def log(self, runtime: AsyncRuntime, packs: tuple[Pack, ...] = ()) -> Ledger:
+        store = self.store(runtime)
+        return open_ledger(store, Revisions(store, self.place, runtime), packs)
 
     def reader(self, runtime: AsyncRuntime) -> LayerReader:
         return LayerReader(self.store(runtime))
@@ -93,6 +94,8 @@ class Assignment:
     through: int
     layers: tuple[Layer, ...] = ()
     """What there is before the first event; none if the log is folded from its beginning."""
+    packs: tuple[Pack, ...] = ()
+    """Where packed segments are."""
 
     @property
     def course(self) -> Course:

@@ -4,6 +4,7 @@ Follower -> Replica (fold in memory) -> Compactor -> delta, manifest -> Snapshot
                                             merges and rebuilds: Runner       Collector deletes what nobody reaches
 """
 
+from arco.state._aging import Aged
 from arco.state._bucket import Bucket
 from arco.state._codec import from_arrow, to_arrow
 from arco.state._collector import Collection, Collector
@@ -11,7 +12,20 @@ from arco.state._compactor import Cadence, Compactor, base_for
 from arco.state._definition import Definition, define_log
 from arco.state._digest import digest_rows
 from arco.state._doctor import Chain, Finding, Level, examine_log, verify_chain
-from arco.state._domain import Change, Decider, Decision, Domain, Group, Input, Reject, Stage, View, new_event
+from arco.state._domain import (
+    ByField,
+    Change,
+    Decider,
+    Decision,
+    Domain,
+    Group,
+    Hold,
+    Input,
+    Reject,
+    Stage,
+    View,
+    new_event,
+)
 from arco.state._files import SPLIT_BYTES, FileWriter
 from arco.state._fold import (
     FoldBatch,
@@ -38,8 +52,11 @@ from arco.state._manifest import (
     SkippedType,
     decode_manifest,
     encode_manifest,
+    format_of,
 )
 from arco.state._merge import merge_layers
+from arco.state._open_ledger import open_ledger
+from arco.state._packing import PackSize, packed_through
 from arco.state._replica import Replica
 from arco.state._revisions import Head, Revisions, check_versions, empty_manifest
 from arco.state._runner import LocalRunner, MergeJob, RefoldJob, Runner
@@ -53,36 +70,46 @@ from arco.state._snapshot import (
 )
 from arco.state._system import (
     AUDIT,
+    INCARNATION_OPENED,
     OPERATIONS,
     PINS,
     REJECTED,
     REJECTIONS,
+    REQUEST_LIFE,
     REQUESTS,
     RETENTION,
     AdvanceRetention,
     Audit,
+    ExpireRows,
+    IncarnationOpened,
     NothingChanged,
     PinRevision,
     Rejection,
     ReleasePin,
     RetentionAdvanced,
+    RetentionRow,
 )
 from arco.state._table import BUCKETS, Key, Kind, Table, Time, bucket_of
+from arco.state._upgrade import TableCheck, UpgradePlan, plan_upgrade, verify_upgrade
 from arco.state._verify import Comparison, verify_revision
 
 __all__ = [
     "AUDIT",
     "BUCKETS",
+    "INCARNATION_OPENED",
     "OPERATIONS",
     "PINS",
     "REJECTED",
     "REJECTIONS",
     "REQUESTS",
+    "REQUEST_LIFE",
     "RETENTION",
     "SPLIT_BYTES",
     "AdvanceRetention",
+    "Aged",
     "Audit",
     "Bucket",
+    "ByField",
     "Cadence",
     "Chain",
     "Change",
@@ -95,12 +122,15 @@ __all__ = [
     "Definition",
     "Domain",
     "Entry",
+    "ExpireRows",
     "File",
     "FileWriter",
     "Finding",
     "FoldBatch",
     "Group",
     "Head",
+    "Hold",
+    "IncarnationOpened",
     "Input",
     "Key",
     "Kind",
@@ -112,6 +142,7 @@ __all__ = [
     "Manifest",
     "MergeJob",
     "NothingChanged",
+    "PackSize",
     "Pending",
     "PinEntry",
     "PinRevision",
@@ -122,6 +153,7 @@ __all__ = [
     "Replica",
     "Retention",
     "RetentionAdvanced",
+    "RetentionRow",
     "Revisions",
     "Rows",
     "Runner",
@@ -130,8 +162,10 @@ __all__ = [
     "Snapshot",
     "Stage",
     "Table",
+    "TableCheck",
     "TableSummary",
     "Time",
+    "UpgradePlan",
     "Versioned",
     "View",
     "advance",
@@ -146,12 +180,16 @@ __all__ = [
     "empty_manifest",
     "encode_manifest",
     "examine_log",
+    "format_of",
     "freeze",
     "from_arrow",
     "keep_alive",
     "merge_layers",
     "name_rejections",
     "new_event",
+    "open_ledger",
+    "packed_through",
+    "plan_upgrade",
     "retained",
     "row_text",
     "snapshot_at_position",
@@ -160,4 +198,5 @@ __all__ = [
     "to_arrow",
     "verify_chain",
     "verify_revision",
+    "verify_upgrade",
 ]

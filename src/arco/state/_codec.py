@@ -2,7 +2,8 @@
 
 import types
 import typing
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import lru_cache, partial
 from itertools import accumulate, chain, islice
 from operator import itemgetter
 from typing import Any, cast
@@ -24,6 +25,9 @@ ROW_GROUP_ROWS = 8_192
 CACHED_ROWS = 2_000
 """Rows that are taken apart into columns at a time."""
 
+Builder = Callable[[Sequence[Any]], pa.Array]
+"""Makes an Arrow array of the values of a column."""
+
 FEW_ROWS = 1_000
 """Below it a codec's start for every column costs more than anything else: snappy has none, and is hardly larger."""
 
@@ -44,27 +48,29 @@ def to_arrow(table: Table, groups: Iterable[tuple[str, Rows]]) -> pa.Table:
             rows += [_tombstone(table, group, key) if row is None else row for key, (_, row) in found]
         else:
             rows += [row for _, (_, row) in found]
-    schema = table.schema
-    kinds = schema.types[: len(table.columns)]
+    builders = _builders(table)
     # Some rows at a time: their values are still in the cache when the next column is made of them.
-    parts = [_columns(rows[start : start + CACHED_ROWS], kinds) for start in range(0, len(rows), CACHED_ROWS)]
-    arrays = [pa.concat_arrays(column) for column in zip(*parts, strict=True)] or [pa.array([], kind) for kind in kinds]
+    parts = [_columns(rows[start : start + CACHED_ROWS], builders) for start in range(0, len(rows), CACHED_ROWS)]
+    if len(parts) == 1:
+        arrays = parts[0]
+    else:
+        arrays = [pa.concat_arrays(column) for column in zip(*parts, strict=True)] or [build(()) for build in builders]
     arrays.append(pa.array(positions, pa.int64()))
     arrays.append(pa.array(buckets, pa.uint8()))
     if images:
         arrays.append(pa.array(deleted, pa.bool_()))
-    return pa.Table.from_arrays(arrays, schema=schema)
+    return pa.Table.from_arrays(arrays, schema=table.schema)
 
 
 _by_group, _by_key = itemgetter(0, 1), itemgetter(0)
 
 
-def _columns(rows: Sequence[Any], kinds: Sequence[pa.DataType]) -> list[pa.Array]:
+def _columns(rows: Sequence[Any], builders: Sequence[Builder]) -> list[pa.Array]:
     try:
         values = list(map(msgspec.structs.astuple, rows))
     except TypeError:  # tombstones are tuples already
         values = [row if type(row) is tuple else msgspec.structs.astuple(row) for row in rows]
-    return [_array(column, kind) for column, kind in zip(_transposed(values, len(kinds)), kinds, strict=True)]
+    return [build(column) for build, column in zip(builders, zip(*values, strict=True), strict=True)]
 
 
 def _tombstone(table: Table, group: str, key: Key) -> tuple[Any, ...]:
@@ -73,24 +79,26 @@ def _tombstone(table: Table, group: str, key: Key) -> tuple[Any, ...]:
     return tuple(named.get(column) for column in table.columns)
 
 
-def _transposed(rows: Sequence[tuple[Any, ...]], width: int) -> Iterable[Sequence[Any]]:
-    return zip(*rows, strict=True) if rows else [()] * width
+@lru_cache(maxsize=256)
+def _builders(table: Table) -> tuple[Builder, ...]:
+    """What makes the columns of a row class. Found out once: asking Arrow about types took longer than few rows."""
+    return tuple(_builder(kind) for kind in table.schema.types[: len(table.columns)])
 
 
-def _array(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
-    """Values as Arrow. Nested ones are taken apart into columns: a dict per struct took four times as long."""
+def _builder(kind: pa.DataType) -> Builder:
+    """Makes Arrow of values. Nested ones are taken apart into columns: a dict per struct took four times as long."""
     if pa.types.is_timestamp(kind):
-        return pa.array(values, pa.int64()).cast(kind)
+        return lambda values: pa.array(values, pa.int64()).view(kind)
     if pa.types.is_map(kind):
-        return pa.array([None if value is None else sorted(value.items()) for value in values], kind)
+        return lambda values: pa.array([None if value is None else sorted(value.items()) for value in values], kind)
     if pa.types.is_list(kind):
-        return _list_array(values, kind)
+        return partial(_list_array, kind, _builder(kind.value_type), pa.array([], kind.value_type))
     if pa.types.is_struct(kind):
-        return _struct_array(values, kind)
-    return pa.array(values, kind)
+        return partial(_struct_array, list(kind), [_builder(field.type) for field in kind])
+    return partial(pa.array, type=kind)
 
 
-def _list_array(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
+def _list_array(kind: pa.DataType, build: Builder, nothing: pa.Array, values: Sequence[Any]) -> pa.Array:
     try:
         offsets: list[int | None] = list(accumulate(map(len, values), initial=0))
         items = list(chain.from_iterable(values))
@@ -99,20 +107,20 @@ def _list_array(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
         offsets = [None if value is None else end for value, end in zip(values, ends, strict=False)]
         offsets.append(ends[-1])
         items = [item for value in values if value is not None for item in value]
-    return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), _array(items, kind.value_type), kind)
+    return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), build(items) if items else nothing, kind)
 
 
-def _struct_array(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
+def _struct_array(fields: list[pa.Field], builders: list[Builder], values: Sequence[Any]) -> pa.Array:
     missing = None
     try:
         rows = list(map(msgspec.structs.astuple, values))
     except TypeError:  # as above
-        nothing = (None,) * kind.num_fields
+        nothing = (None,) * len(fields)
         rows = [nothing if value is None else msgspec.structs.astuple(value) for value in values]
         missing = pa.array([value is None for value in values], pa.bool_())
-    columns = _transposed(rows, kind.num_fields)
-    arrays = [_array(found, field.type) for found, field in zip(columns, kind, strict=True)]
-    return pa.StructArray.from_arrays(arrays, fields=list(kind), mask=missing)
+    columns: Iterable[Sequence[Any]] = zip(*rows, strict=True) if rows else [()] * len(fields)
+    arrays = [build(column) for build, column in zip(builders, columns, strict=True)]
+    return pa.StructArray.from_arrays(arrays, fields=fields, mask=missing)
 
 
 def from_arrow(table: Table, data: pa.Table) -> Iterable[tuple[str, Key, Versioned]]:
@@ -134,7 +142,7 @@ def from_arrow(table: Table, data: pa.Table) -> Iterable[tuple[str, Key, Version
 
 
 def _values(array: pa.Array, hint: Any) -> list[Any]:
-    """The inverse of `_array`: Python values as the row class has them."""
+    """The inverse of `_builder`: Python values as the row class has them."""
     kind = array.type
     if pa.types.is_timestamp(kind):
         array = array.cast(pa.int64())

@@ -4,7 +4,7 @@ Durability is the append; publishing serves other readers. A publish is files fi
 manifest. Two compactors are waste, not corruption: who loses a number stands on the winner's revision and goes on.
 
     notify / wait_for -> loop -> catch up -> delta -> manifest N+1 -> waiters
-                                      merges: pending in a manifest -> runner -> result -> adopted by a later manifest
+                          merges, packing: pending in a manifest -> job -> result -> adopted by a later manifest
 
 Rules: who sees a newer fold version only reads. A replica that does not stand on the head (a new fold version, a
 skipped type that is known now, a rebuild) is published whole, as a new generation.
@@ -12,7 +12,7 @@ skipped type that is known now, a rebuild) is published whole, as a new generati
 
 import hashlib
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import msgspec
 
@@ -31,16 +31,16 @@ from arco.core import (
     Unavailable,
     new_ulid,
 )
-from arco.log import Follower, Hint, Place, is_http, number_of
+from arco.log import Follower, Hint, Pack, Place, is_http, number_of
 from arco.state._definition import Definition
 from arco.state._files import FileWriter
-from arco.state._fold import cutoff
 from arco.state._history import retained
 from arco.state._layers import LayerReader
 from arco.state._layout import Layout
-from arco.state._manifest import Entry, File, Layer, Manifest, Pending, encode_manifest, entry_of
+from arco.state._manifest import Entry, File, Layer, Manifest, Pending, encode_manifest, entry_of, format_of
 from arco.state._merge import adopt, can_adopt, plan_merges
 from arco.state._merging import Merging
+from arco.state._packing import Gauge, Packing, PackSize, can_adopt_packs, grow, packed_through, plan_pack
 from arco.state._replica import Replica
 from arco.state._revisions import Head, Revisions, check_versions, empty_manifest
 from arco.state._runner import RefoldJob, Runner, carry_over
@@ -68,6 +68,7 @@ class Cadence:
     """Rows held in memory before clean buckets are dropped."""
     keep_all: int = HOUR
     """Microseconds for which every revision is retained; older ones are thinned."""
+    packs: PackSize = field(default_factory=PackSize)
 
 
 def base_for(definition: Definition, head: Manifest) -> Manifest:
@@ -135,10 +136,22 @@ class Compactor:
             runner,
             runtime,
             head=lambda: self.head.manifest,
-            cutoff=lambda table: cutoff(replica.retention, table, int(self.head.manifest.watermark) + 1),
+            done=self.notify,
+        )
+        size = self._cadence.packs
+        self._gauge = Gauge(2 * (size.segments + size.keep))
+        follower.on_read = self._gauge.note
+        self.packing = Packing(
+            follower.ledger,
+            store,
+            self._layout,
+            runtime,
+            size,
+            head=lambda: self.head.manifest,
             done=self.notify,
         )
         self._put_seconds = 0.0
+        self._rolls_back = False
 
     # What others call
 
@@ -178,6 +191,7 @@ class Compactor:
                 if await self._publish_on_head(self._replica):
                     break
             self.merging.start()
+            self.packing.start()
         self._answer_waiters()
         return self.head.manifest
 
@@ -186,12 +200,13 @@ class Compactor:
         is_bulk: Callable[[int, int], Awaitable[bool]] | None = None,
         progress: Callable[[int, int], None] = lambda done, total: None,
     ) -> Manifest:
-        """Catch up, publish, and finish every merge that is due.
+        """Catch up, publish, finish every merge that is due, and pack the segments that are.
 
         `is_bulk` is asked whether the segments after a number, up to another, are better folded by the runner. If the
         runner cannot do what it is given, that is told: to fold it here instead is for the caller to say.
         """
         self.merging.forgive()
+        self.packing.forgive()
         await self._replace_older_folds(progress)
         if is_bulk is not None and not self._is_of_older_folds():
             behind = self.head.manifest.link.number
@@ -200,10 +215,11 @@ class Compactor:
                 await self.rebuild(progress, self.head.manifest)
         await self._follower.catch_up()
         await self.publish()
-        while await self.merging.wait():
+        while await self.merging.wait() or await self.packing.wait():
             await self.publish()
-            if self.merging.trouble is not None:
-                raise self.merging.trouble  # a merge that cannot be done would be tried for ever
+            trouble = self.merging.trouble or self.packing.trouble
+            if trouble is not None:
+                raise trouble  # what cannot be done would be tried for ever
         return self.head.manifest
 
     async def rebuild(
@@ -218,13 +234,19 @@ class Compactor:
         tail = await self._follower.sequence.tail(self._follower.tail.number)
         async with self._mutex:
             directory = await self._register(rebuild_id)
-        base = await self._runner.refold(RefoldJob(self._definition, tail.number, directory, progress, onto))
+        packs = self.head.manifest.packs
+        base = await self._runner.refold(RefoldJob(self._definition, tail.number, directory, progress, onto, packs))
         shadow = Replica(self._definition, LayerReader(self._store), base)
-        follower = Follower(self._follower.place, self._follower.sequence, shadow, self._runtime)
+        follower = Follower(self._follower.ledger, shadow, self._runtime)
         async with self._mutex:
             while True:
                 self._check_head()
                 await follower.catch_up()
+                if self._rolls_back and shadow.skips:
+                    raise Outdated(
+                        f"{shadow.skipped()}: a newer program wrote it, and the way back would lose it; stay with that "
+                        "program, or restore a backup"
+                    )
                 if all(known.id != rebuild_id for known in self.head.manifest.pending):
                     raise Superseded("another compactor took over during the rebuild; start it again")
                 if await self._publish_on_head(shadow, drop=rebuild_id):
@@ -232,6 +254,18 @@ class Compactor:
             await self._follower.restart(lambda: self._replica.reset(self.head.manifest))
         self._answer_waiters()
         return self.head.manifest
+
+    async def roll_back(self, progress: Callable[[int, int], None] = lambda done, total: None) -> Manifest:
+        """Fold the whole log by this program's folds although newer ones made the head, and swap that in.
+
+        `Outdated` if the log holds what this program does not know: nothing is published then. No newer program may
+        run meanwhile: it would fold everything its way again.
+        """
+        self._rolls_back = True
+        try:
+            return await self.rebuild(progress)
+        finally:
+            self._rolls_back = False
 
     async def run(self) -> None:
         """The loop. Ends by `close`, or when this program may only read."""
@@ -310,11 +344,12 @@ class Compactor:
                 self._replica.evict()
 
     async def close(self) -> None:
-        """Stop the loop; merges that are under way are left for the next compactor."""
+        """Stop the loop; merges and packing that are under way are left for the next compactor."""
         self._closing = True
         self._urgent.set(None)
         self.notify()
         self.merging.cancel()
+        self.packing.cancel()
 
     @property
     def failed(self) -> ArcoError | None:
@@ -324,8 +359,9 @@ class Compactor:
 
     def _check_head(self) -> None:
         """Raise `Outdated` or `Superseded` if this program may only read."""
-        check_versions(self.head.manifest, self._definition.versions)
-        if self._follower.newer:
+        if not self._rolls_back:
+            check_versions(self.head.manifest, self._definition.versions)
+        if self._follower.newer and not self._rolls_back:
             raise Outdated(f"{self._follower.newer}; upgrade arco: this program publishes nothing any more")
         if self.head.manifest.seal:
             raise Superseded(f"the state of {self.head.manifest.log} is sealed: the workspace was restored; reopen it")
@@ -359,9 +395,12 @@ class Compactor:
         base = replica.base if swap else head
         writes = {name: {group: dict(rows) for group, rows in found.items()} for name, found in replica.dirty.items()}
         manifest = carry_over(replica, base.layers)
-        layers, pending = self._adopt(manifest.layers, () if swap else head.pending, drop)
+        # Packing has nothing to do with layers, so it goes on when they are swapped.
+        kept = tuple(known for known in head.pending if known.kind == "pack" or not swap)
+        layers, pending = self._adopt(manifest.layers, kept, drop)
+        new, pending = self._adopt_packs(pending)
         unchanged = manifest.watermark == head.watermark and layers == head.layers and pending == head.pending
-        if unchanged and not swap and not writes:
+        if unchanged and not swap and not writes and plan_pack(head, self._cadence.packs, self._gauge) is None:
             return True
         attempt = new_ulid(self._runtime, self._runtime)
         now = max(self._runtime.now(), head.published_at + 1)
@@ -378,12 +417,13 @@ class Compactor:
             generation=head.generation + 1 if swap and head.number else head.generation,
             layers=layers,
             pending=pending,
-            packs=head.packs,
+            packs=await self._grown(head.packs, new, attempt),
             pins=tuple(pin for pin in manifest.pins if pin.expires_at > now),
             seal=self._follower.sealed and manifest.link == self._follower.fold.link,
         )
+        manifest = msgspec.structs.replace(manifest, format=format_of(manifest.packs))
         manifest = await self._with_history(manifest, writer)
-        manifest = self._with_merges(manifest)
+        manifest = self._with_packing(self._with_merges(manifest))
         return await self._create(manifest, replica)
 
     def _adopt(
@@ -404,6 +444,44 @@ class Compactor:
                     continue
             left.append(known)
         return layers, tuple(left)
+
+    def _adopt_packs(self, pending: tuple[Pending, ...]) -> tuple[tuple[Pack, ...], tuple[Pending, ...]]:
+        """What finished packing adds to the packs of the head; it is forgotten if others packed the same meanwhile."""
+        new: tuple[Pack, ...] = ()
+        left = []
+        for known in pending:
+            if known.kind == "pack":
+                if not can_adopt_packs(self.head.manifest, known):
+                    continue
+                if known.id in self.packing.results:
+                    new = self.packing.results[known.id]
+                    continue
+            left.append(known)
+        return new, tuple(left)
+
+    async def _grown(self, packs: tuple[Pack, ...], new: tuple[Pack, ...], attempt: str) -> tuple[Pack, ...]:
+        """The packs with new ones after them; lists of older ones are written where there are many."""
+        directory = self._layout.attempt(self.head.manifest.number, attempt)
+        grown, lists = grow(
+            packs,
+            new,
+            self._cadence.packs.fan,
+            lambda level, first: f"{self._layout.packs}/{directory}/{level}-{first:020d}.json",
+        )
+        for path, data in lists:
+            await FileWriter(self._store, self._layout, directory, self._runtime).put(path, data)
+        return grown
+
+    def _with_packing(self, manifest: Manifest) -> Manifest:
+        """Announce that segments are being packed, if enough have gathered."""
+        planned = plan_pack(manifest, self._cadence.packs, self._gauge)
+        if planned is None:
+            return manifest
+        pack_id = new_ulid(self._runtime, self._runtime)
+        directory = self._layout.attempt(manifest.number - 1, pack_id)
+        inputs = ((str(planned[0]), str(planned[1])),)
+        pending = Pending(pack_id, "pack", directory, manifest.published_at, inputs=inputs)
+        return msgspec.structs.replace(manifest, pending=(*manifest.pending, pending))
 
     async def _with_history(self, manifest: Manifest, writer: FileWriter) -> Manifest:
         """Add the head to the history, thin it, and move the older half to a file when it grows too long."""
@@ -428,7 +506,7 @@ class Compactor:
         planned = []
         if manifest.seal:
             return manifest
-        for run in plan_merges(manifest, self._cadence.fan_in):
+        for run in plan_merges(manifest, self._cadence.fan_in, self._definition.tables):
             merge_id = new_ulid(self._runtime, self._runtime)
             planned.append(
                 Pending(
@@ -444,7 +522,11 @@ class Compactor:
 
     async def _create(self, manifest: Manifest, replica: Replica | None) -> bool:
         data = encode_manifest(manifest)
-        await self._follower.sequence.persist(manifest.link.number)
+        try:
+            await self._follower.sequence.persist(manifest.link.number)
+        except Superseded:  # packed and dropped: this process slept while others published
+            self.head = await self._revisions.head()
+            return False
         started = self._runtime.boottime()
         outcome: Won | Lost | None = None
         while outcome is None:
@@ -459,6 +541,9 @@ class Compactor:
         if isinstance(outcome, Won):
             self.head = Head(manifest, entry_of(manifest, data).sha256, outcome.tail)
             self.merging.keep(manifest.pending)
+            self.packing.keep(manifest.pending)
+            self._follower.ledger.know(manifest.packs)
+            self._gauge.drop(packed_through(manifest))
             if replica is self._replica:
                 replica.rebase(manifest)
                 if replica.loaded_rows() > self._cadence.max_rows:

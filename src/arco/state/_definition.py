@@ -44,9 +44,14 @@ class Definition:
 def define_log(log: str, domains: Iterable[Domain]) -> Definition:
     """Put domains together to a log; the names of tables, events and commands must be unique in it."""
     given = tuple(domains)
-    expiring = {table.name: table for domain in given for table in domain.tables if table.time}
-    system = system_domain(log, expiring)
-    expiring.update({table.name: table for table in (*system.tables, REJECTIONS, AUDIT) if table.time})
+    expiring: set[str] = set()
+    holds = {name: hold for domain in given for name, hold in domain.holds.items()}
+    system = system_domain(log, expiring, holds)
+    every_table = (REJECTIONS, AUDIT, *(table for domain in (system, *given) for table in domain.tables))
+    expiring |= {table.name for table in every_table if table.time and not table.expires_with}
+    together = {table.expires_with for table in every_table if table.expires_with}
+    if not together | set(holds) <= expiring:
+        raise Invalid(f"the log {log} has no table {sorted((together | set(holds)) - expiring)} that expires")
     every = (system, *given)
     tables: dict[str, Table] = {}
     commands: set[str] = set()

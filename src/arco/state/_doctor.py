@@ -4,15 +4,17 @@ A `Finding` is an error (something is lost or altered), a warning (works, but lo
 """
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
 
 from arco.core import DAY, ArcoError, Corrupt, LostObject, Runtime, StoreRefused
-from arco.log import FIRST_LINK, Link, Place, Unknown, read_log
+from arco.log import FIRST_LINK, Ledger, Link, Place, Unknown, read_log
 from arco.state._definition import Definition
 from arco.state._layers import LayerReader
 from arco.state._layout import Layout
 from arco.state._manifest import Manifest
+from arco.state._open_ledger import open_ledger
 from arco.state._replica import Replica
 from arco.state._revisions import Revisions, check_versions
 from arco.state._system import REJECTIONS
@@ -48,16 +50,16 @@ class Chain:
 
 
 async def verify_chain(
-    log: Sequence, place: Place, progress: Callable[[int, int], None] = lambda done, total: None, *, known: int = 0
+    log: Ledger, progress: Callable[[int, int], None] = lambda done, total: None, *, known: int = 0
 ) -> Chain:
     """Read every segment and check the chain; `Corrupt` or `LostObject` names the first that does not hold.
 
     `known` is a number that somebody says exists: the tail is looked for from there, so that a hole below it shows.
     """
-    tail = await log.tail(known)
+    tail = await log.sequence.tail(known)
     segments = events = size = 0
     link = FIRST_LINK
-    async for found in read_log(log, place, Tail(0, Unknown), link, at_least=tail.number):
+    async for found in read_log(log, Tail(0, Unknown), link, at_least=tail.number):
         if isinstance(found, Tail):
             break
         segment, link, length = found
@@ -92,8 +94,8 @@ class _Examination:
         self._runtime = runtime
         self._progress = progress
         self._layout = Layout(place)
-        self._log = Sequence(store, self._layout.ledger, runtime)
         self._revisions = Revisions(store, place, runtime)
+        self._log = open_ledger(store, self._revisions)
         self._reader = LayerReader(store)
         self._findings: list[Finding] = []
         self._seen: set[str] = set()
@@ -102,6 +104,7 @@ class _Examination:
         chain = await self._chain()
         manifest = await self._head()
         if manifest is not None:
+            await self._packs(manifest)
             await self._history(manifest)
             await self._files(manifest)
             self._layers(manifest)
@@ -117,13 +120,15 @@ class _Examination:
 
     async def _chain(self) -> Chain | None:
         chain = None
+        with suppress(ArcoError):  # what is wrong with the head is told later
+            await self._log.renew()
         try:
-            chain = await verify_chain(self._log, self._place, self._progress)
+            chain = await verify_chain(self._log, self._progress)
             self._say(Level.OK, "chain", f"{chain.segments} segments, {chain.events} events, every link holds")
         except (Corrupt, LostObject) as error:
             self._fail("chain", error)
         if chain is not None:
-            await self._density(self._log, "segment", chain.segments)
+            await self._density(self._log.sequence, "segment", chain.segments)
         return chain
 
     async def _density(self, sequence: Sequence, what: str, last: int) -> None:
@@ -158,6 +163,32 @@ class _Examination:
         except ArcoError as error:
             self._say(Level.WARNING, "fold version", error.message)
         return manifest
+
+    async def _packs(self, manifest: Manifest) -> None:
+        """Every pack has the bytes that were promised; its segments are read with the chain."""
+        self._log.know(manifest.packs)
+        floor = await self._log.sequence.floor()
+        if floor > self._log.packed:
+            message = f"segments up to {floor} may be deleted, and packs have them up to {self._log.packed} only"
+            self._say(Level.ERROR, "packs", f"{message}; restore the manifests from a backup")
+        if not manifest.packs:
+            return
+        packs = broken = 0
+        try:
+            async for entry in self._log.entries():
+                packs += not entry.level
+                try:
+                    if not entry.level:
+                        await self._log.whole(entry)
+                except (Corrupt, LostObject) as error:
+                    broken += 1
+                    self._fail("packs", error)
+        except (Corrupt, LostObject) as error:
+            broken += 1
+            self._fail("packs", error)
+        if not broken:
+            text = f"{packs} packs hold segments 1 to {self._log.packed}, with the bytes that the head promises"
+            self._say(Level.OK, "packs", text)
 
     async def _history(self, manifest: Manifest) -> None:
         try:
@@ -214,13 +245,13 @@ class _Examination:
         if chain is None:
             return
         missing = chain.segments + 1
-        if manifest.link.number > chain.segments and not await self._log.exists(missing):
+        if manifest.link.number > chain.segments and not await self._log.sequence.exists(missing):
             self._say(
                 Level.ERROR,
                 "watermark",
                 f"revision {manifest.number} covers segment {manifest.link.number}, the log ends at {chain.segments}: "
                 "segments were lost; restore them from a backup",
-                self._log.path(missing),
+                self._log.sequence.path(missing),
             )
         elif manifest.link.number < chain.segments:
             behind = chain.segments - manifest.link.number

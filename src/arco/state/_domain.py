@@ -4,15 +4,18 @@
   other rows from the same events, and the compactor refolds everything.
 - `Stage`: one step of a domain's fold. It sees the events it names and the changes of earlier stages' tables, group by
   group, in position order, and writes rows of its own tables.
+- `ByField`: the usual way to group: by one field of the payload.
 - `Group`: the rows of one group as a stage sees them: earlier writes of the same batch included.
 - `Input`: what a stage is given: an event's payload, or a `Change` another stage made.
 - `Reject`: raised by a fold for an input that cannot be folded; it becomes a row in `rejections`, the fold goes on.
+- `Hold`: what keeps retention from going further for now.
 - `Decider`: validates a command on a `View` of the state and returns its events.
 """
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from operator import attrgetter
+from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
@@ -20,7 +23,20 @@ from arco.core import Invalid, Ulid, derive_ulid
 from arco.log import Command, Event, EventType, NewEvent
 from arco.state._table import Key, Table
 
-__all__ = ["Change", "Decider", "Decision", "Domain", "Group", "Input", "Reject", "Stage", "View", "new_event"]
+__all__ = [
+    "ByField",
+    "Change",
+    "Decider",
+    "Decision",
+    "Domain",
+    "Group",
+    "Hold",
+    "Input",
+    "Reject",
+    "Stage",
+    "View",
+    "new_event",
+]
 
 
 class Reject(Exception):
@@ -63,6 +79,19 @@ class Group(Protocol):
     def delete(self, table: Table, key: Key) -> None: ...
 
 
+class ByField:
+    """Groups inputs by a field that all payloads of a stage have. Who spreads events need not decode the others."""
+
+    __slots__ = ("_value_of", "field")
+
+    def __init__(self, field: str) -> None:
+        self.field = field
+        self._value_of = attrgetter(f"payload.{field}")
+
+    def __call__(self, item: Input) -> tuple[str, ...]:
+        return (self._value_of(item),)
+
+
 @dataclass(frozen=True, eq=False)
 class Stage:
     name: str
@@ -101,6 +130,13 @@ class Decision:
         return derive_ulid(self.received, f"{self.command.operation}:{label}")
 
 
+class Hold(NamedTuple):
+    """Rows of this time and later stay, because somebody needs them."""
+
+    since: int
+    reason: str
+
+
 Decider = Callable[[Any, View, Decision], Awaitable[list[NewEvent]]]
 
 
@@ -114,6 +150,8 @@ class Domain:
     commands: Mapping[str, tuple[type[msgspec.Struct], Decider]] = field(default_factory=dict)
     shared: tuple[str, ...] = ()
     """Types of events that another domain of the log declares, and that its stages fold too."""
+    holds: Mapping[str, Callable[[View], Awaitable[Hold | None]]] = field(default_factory=dict)
+    """By table that retention names: what keeps it from going further, if anything does."""
 
     @property
     def tables(self) -> Iterable[Table]:

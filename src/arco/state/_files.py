@@ -110,7 +110,7 @@ def describe(table: Table, data: pa.Table, encoded: bytes, path: str, offset: in
         buckets |= 1 << bucket
     stats: dict[str, tuple[str | int, str | int]] = {}
     # The manifest is for every reader, so it tells nothing of the values in a private table.
-    for name in table.prune if data.num_rows and not table.private else ():
+    for name in table.measured if data.num_rows and not table.private else ():
         column = data.column(name)
         if pa.types.is_timestamp(column.type):
             column = column.cast(pa.int64())

@@ -10,6 +10,7 @@ reads events in one place and folds each group in another.
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from functools import cache
 from typing import Any, NamedTuple, Protocol
 
 import msgspec
@@ -47,7 +48,7 @@ Writes = dict[str, dict[str, Rows]]
 """Per table and group, the last write of each key."""
 
 Retention = dict[str, list[tuple[int, int]]]
-"""Per table of facts: from which position on rows older than which time are gone; both ascending."""
+"""Per table: from which position on rows older than which time are gone; both ascending."""
 
 
 class Skipped(NamedTuple):
@@ -103,6 +104,16 @@ def advance(retention: Retention, table: str, position: int, before: int) -> Non
         steps.append((position, before))
 
 
+@cache
+def _expiring_together(domains: tuple[Domain, ...]) -> dict[str, list[str]]:
+    """By the table that retention names, those whose rows it takes."""
+    found: dict[str, list[str]] = {}
+    for table in (REJECTIONS, AUDIT, *(table for domain in domains for table in domain.tables)):
+        if table.time is not None:
+            found.setdefault(table.expires_with or table.name, []).append(table.name)
+    return found
+
+
 class _Slot:
     """What a group needs of one table, looked up once."""
 
@@ -114,8 +125,16 @@ class _Slot:
         self.is_fact = table.is_fact
         self.key_of = table.key_of
         self.group_of = table.group_of
-        self.expires = table.name in batch.retention and table.time_of is not None
-        self.noted = table.name in batch.watched or table.audited
+        self.expires = _may_expire(table, key, batch.retention)
+        self.noted = table.name in batch.watched or (table.audited and bool(batch.audited))
+
+
+def _may_expire(table: Table, group: str, retention: Retention) -> bool:
+    """Whether rows of a group may have expired in a batch. Those of a run are all as old as the run."""
+    steps = retention.get(table.name)
+    if not steps or table.time is None:
+        return False
+    return table.time != table.group or group < table.limit(steps[-1][1])
 
 
 class _Group:
@@ -129,12 +148,12 @@ class _Group:
     def __init__(self, key: str, batch: "FoldBatch", tables: Sequence[Table]) -> None:
         self.key = key
         self._batch = batch
-        self._slots = {table.name: _Slot(table, key, batch) for table in tables}
+        self._slots = {table: _Slot(table, key, batch) for table in tables}
         self._undo: list[tuple[Rows, Key, Versioned | None]] = []
         self._input: Input
 
     def get(self, table: Table, key: Key) -> Any:
-        slot = self._slots[table.name]
+        slot = self._slots[table]
         found = slot.writes.get(key) or slot.prior.get(key)
         if found is None:
             return None
@@ -144,35 +163,36 @@ class _Group:
         return row
 
     def rows(self, table: Table) -> list[Any]:
-        slot = self._slots[table.name]
+        slot = self._slots[table]
         rows = [row for _, (_, row) in sorted({**slot.prior, **slot.writes}.items()) if row is not None]
         if slot.expires:
             rows = [row for row in rows if not self._expired(table, row)]
         return rows
 
     def put(self, table: Table, row: Any) -> None:
-        slot = self._slots[table.name]
+        slot = self._slots[table]
         key, writes = slot.key_of(row), slot.writes
-        if slot.is_fact and (key in writes or key in slot.prior or slot.expires):
-            self._check_fact(table, key, row)
+        old = writes.get(key)
+        if slot.expires or (slot.is_fact and (old is not None or key in slot.prior)):
+            self._check_new(table, key, row)
         if slot.group_of(row) != self.key:
             raise Reject(f"a row of {table.name} belongs to group {slot.group_of(row)!r}, not {self.key!r}")
         if slot.noted:
             self._note(table, key, row)
-        self._undo.append((writes, key, writes.get(key)))
+        self._undo.append((writes, key, old))
         writes[key] = (self._input.position, row)
 
-    def _check_fact(self, table: Table, key: Key, row: Any) -> None:
-        if self.get(table, key) is not None:
+    def _check_new(self, table: Table, key: Key, row: Any) -> None:
+        if table.is_fact and self.get(table, key) is not None:
             raise Reject(f"{table.name} has a row with the key {key} already")
-        if self._slots[table.name].expires and self._expired(table, row):
-            raise Reject(f"older than the retention of {table.name}")
+        if self._slots[table].expires and self._expired(table, row):
+            raise Reject(f"older than the retention of {table.expires_with or table.name}")
 
     def delete(self, table: Table, key: Key) -> None:
         if table.is_fact:
             raise Reject(f"{table.name} holds facts, which are never deleted")
         if self.get(table, key) is not None:
-            slot = self._slots[table.name]
+            slot = self._slots[table]
             if slot.noted:
                 self._note(table, key, None)
             self._undo.append((slot.writes, key, slot.writes.get(key)))
@@ -188,8 +208,7 @@ class _Group:
             batch.note(item.position, table, key, self.get(table, key), row)
 
     def _expired(self, table: Table, row: Any) -> bool:
-        limit = cutoff(self._batch.retention, table.name, self._input.position)
-        return limit is not None and table.time_of is not None and table.time_of(row) < limit
+        return table.is_expired(row, cutoff(self._batch.retention, table.name, self._input.position))
 
     def run(self, stage: Stage, domain: str, items: Iterable[Input]) -> None:
         """Fold the group's inputs one by one; what a rejected one did is undone."""
@@ -220,6 +239,7 @@ class FoldBatch:
         self.writes[AUDIT.name] = {}
         self.watched = {table.name for domain in domains for stage in domain.stages for table in stage.changes}
         self.retention: Retention = {name: list(steps) for name, steps in retention.items()}
+        self._together = _expiring_together(tuple(domains))
         self.skipped: dict[str, Skipped] = {}
         self.rejected: list[Rejected] = []
         self.changes: list[Input] = []
@@ -253,7 +273,8 @@ class FoldBatch:
                     first, seen = self.skipped.get(name, Skipped(position, 0))
                     self.skipped[name] = Skipped(first, seen + 1)
                 elif isinstance(payload, RetentionAdvanced):
-                    advance(self.retention, payload.table, position, payload.before)
+                    for name in self._together.get(payload.table, ()):
+                        advance(self.retention, name, position, payload.before)
             inputs.append(Input(position, received, event, payload, attached))
         return inputs
 
@@ -352,10 +373,15 @@ def _settled(value: Any) -> Any:
     if not isinstance(value, msgspec.Struct):
         return value
     settled = {}
-    for field in msgspec.structs.fields(value):
+    for field in _fields(type(value)):
         given = getattr(value, field.name)
         settled[field.name] = field.default if given == field.default else _settled(given)
     return type(value)(**settled)
+
+
+@cache
+def _fields(kind: type[msgspec.Struct]) -> tuple[msgspec.structs.FieldInfo, ...]:
+    return msgspec.structs.fields(kind)
 
 
 def _rows_text(found: Iterable[tuple[str, bytes | None]]) -> str | None:

@@ -2,9 +2,9 @@
 
 from collections.abc import AsyncIterator
 
-from arco.log import Link, Place, Segment, Unknown, read_log
+from arco.log import Ledger, Link, Segment, Unknown, read_log
 from arco.state._replica import Replica
-from arco.storage import Sequence, Tail
+from arco.storage import Tail
 
 __all__ = ["fold_forward"]
 
@@ -15,8 +15,7 @@ BATCH_EVENTS = 20_000
 
 async def fold_forward(
     replica: Replica,
-    log: Sequence,
-    place: Place,
+    log: Ledger,
     through: int | None,
     *,
     at_least: int,
@@ -30,8 +29,9 @@ async def fold_forward(
     """
     batch: list[tuple[Segment, Link]] = []
     events = 0
-    link = replica.link
-    async for found in read_log(log, place, Tail(link.number, Unknown), link, through=through, at_least=at_least):
+    link, soon = replica.link, received is not None
+    tail = Tail(link.number, Unknown)
+    async for found in read_log(log, tail, link, through=through, at_least=at_least, gradually=soon):
         ended = isinstance(found, Tail) or (received is not None and found[0].header.received > received)
         if not isinstance(found, Tail) and not ended:
             batch.append((found[0], found[1]))

@@ -177,5 +177,8 @@ def keep_alive(table: Table, data: pa.Table, cutoff: int | None) -> pa.Table:
     """Rows that retention has not taken."""
     if cutoff is None or table.time is None:
         return data
-    limit = pa.scalar(cutoff, pa.int64()).cast(pa.timestamp("us", tz="UTC"))
-    return data.filter(pa.compute.greater_equal(data.column(table.time), limit))
+    column = data.column(table.time)
+    limit = pa.scalar(table.limit(cutoff), pa.string() if table.expires_by_id else pa.int64()).cast(column.type)
+    alive = pa.compute.greater_equal(column, limit)
+    # A tombstone that does not say how old it is stays: it may hide a row that lives.
+    return data.filter(pa.compute.fill_null(alive, True))

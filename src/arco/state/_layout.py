@@ -35,6 +35,10 @@ class Layout:
     def private(self) -> str:
         return f"{self.place.incarnation}/private/{self.place.log}"
 
+    @property
+    def packs(self) -> str:
+        return f"{self.place.incarnation}/packs/{self.place.log}"
+
     def attempt(self, base: int, attempt: str) -> str:
         """The name of the directory of one attempt to build on revision `base`."""
         return f"{base:020d}-{attempt}"

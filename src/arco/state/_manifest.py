@@ -3,7 +3,7 @@
 - `File`: a byte range of an object holding the Parquet of one table, with its sha256 and what prunes it.
 - `Layer`: the files of one table that cover one contiguous range of positions. Level 0 layers are slices of deltas, the
   others plain Parquet files written by merges. Layers of a table stand oldest first; only neighbours merge.
-- `Pending`: a merge or a rebuild somebody works on; its directory is reachable for the collector.
+- `Pending`: a merge, a rebuild or packing that somebody works on; its directory is reachable for the collector.
 - `Entry`: a retained older revision. Manifests below the floor are trusted by the hash here, not by existence.
 
 The format is documented in docs/formats.md.
@@ -14,7 +14,7 @@ import hashlib
 import msgspec
 
 from arco.core import Corrupt, Outdated
-from arco.log import FIRST_LINK, Link
+from arco.log import FIRST_LINK, Link, Pack
 
 __all__ = [
     "FORMAT",
@@ -22,16 +22,18 @@ __all__ = [
     "File",
     "Layer",
     "Manifest",
-    "Pack",
     "Pending",
     "PinEntry",
     "SkippedType",
     "decode_manifest",
     "encode_manifest",
     "entry_of",
+    "format_of",
 ]
 
-FORMAT = 1
+FORMAT = 2
+"""2 is a manifest with packs: a program that knows only 1 would look for segments that are gone. Those without packs
+are still written as 1."""
 
 
 class File(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -71,12 +73,12 @@ class Layer(msgspec.Struct, frozen=True):
 class Pending(msgspec.Struct, frozen=True, omit_defaults=True):
     id: str
     kind: str
-    """`merge` or `rebuild`."""
+    """`merge`, `rebuild` or `pack`."""
     directory: str
     started_at: int
     table: str = ""
     inputs: tuple[tuple[str, str], ...] = ()
-    """First and last position of each layer that a merge replaces."""
+    """First and last position of each layer that a merge replaces; or the first and the last segment to pack."""
 
 
 class SkippedType(msgspec.Struct, frozen=True):
@@ -91,16 +93,6 @@ class PinEntry(msgspec.Struct, frozen=True):
     pin_id: str
     revision: int
     expires_at: int
-
-
-class Pack(msgspec.Struct, frozen=True):
-    """Segments below the watermark rewritten into one object."""
-
-    path: str
-    sha256: str
-    first: int
-    last: int
-    bytes: int
 
 
 class Entry(msgspec.Struct, frozen=True, array_like=True):
@@ -128,18 +120,26 @@ class Manifest(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     folds: dict[str, int] = {}
     skipped: tuple[SkippedType, ...] = ()
     retention: dict[str, tuple[tuple[str, int], ...]] = {}
+    """Per table: from which position on rows older than which time are gone. Tables that expire together have the same
+    steps."""
     pins: tuple[PinEntry, ...] = ()
     generation: int = 0
     """Rises with every rebuild: rows held in memory from before are not to be trusted."""
     layers: tuple[Layer, ...] = ()
     pending: tuple[Pending, ...] = ()
     packs: tuple[Pack, ...] = ()
+    """Where segments 1 to `packs[-1].last` are, whether or not they also exist as objects of their own."""
     history: tuple[Entry, ...] = ()
     """Retained revisions, oldest first, this one excluded."""
     older: File | None = None
     """Retained revisions before those in `history`: a JSON file."""
     seal: bool = False
     """The last revision of an incarnation: whoever reads it stops writing here."""
+
+    def cutoff(self, table: str) -> int | None:
+        """The time before which the rows of a table are gone for whoever reads this revision."""
+        steps = self.retention.get(table)
+        return steps[-1][1] if steps else None
 
     def layers_of(self, table: str) -> list[Layer]:
         return [layer for layer in self.layers if layer.table == table]
@@ -161,7 +161,7 @@ def decode_manifest(data: bytes, path: str) -> Manifest:
     try:
         manifest = _decoder.decode(_checked(data))
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        _refuse_newer(_format_of(data), path)
+        _refuse_newer(_told_format(data), path)
         raise Corrupt(f"{path} is not a manifest or was altered: {error}; run `arco doctor`", path=path) from error
     _refuse_newer(manifest.format, path)
     return manifest
@@ -179,12 +179,17 @@ def _refuse_newer(version: int, path: str) -> None:
         raise Outdated(f"{path} has manifest format {version}, this program knows {FORMAT}; upgrade arco")
 
 
-def _format_of(data: bytes) -> int:
+def _told_format(data: bytes) -> int:
     try:
         version = msgspec.json.decode(data)["format"]
     except (msgspec.MsgspecError, UnicodeDecodeError, KeyError, TypeError):
         return 0
     return version if isinstance(version, int) else 0
+
+
+def format_of(packs: tuple[Pack, ...]) -> int:
+    """The least format that says what a manifest says."""
+    return 2 if packs else 1
 
 
 def entry_of(manifest: Manifest, data: bytes) -> Entry:

@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from arco.core import Conflict, Refused, Unavailable
 from arco.log import Command, Event, Link, NewEvent, Receipt, Segment, position_of
+from arco.state._aging import Aged, count_aged, oldest_time
 from arco.state._bucket import Bucket, Overlay, overlaid, split_buckets
 from arco.state._codec import to_arrow
 from arco.state._definition import Definition
@@ -204,6 +205,18 @@ class Replica:
         limit = cutoff(self.retention, table.name, self.watermark + 1)
         return await scan(self._reader, table, layers, overlay, limit, buckets)
 
+    def oldest(self, table: Table, column: str = "") -> int | None:
+        """A time before which the table has no row that is stored; None if it has none. Nothing is read."""
+        return oldest_time(table, self.base.layers_of(table.name), self.dirty.get(table.name, {}).values(), column)
+
+    def reached(self, table: Table) -> int:
+        """The time before which retention has taken the rows of a table; 0 if it has taken none."""
+        return cutoff(self.retention, table.name, self.watermark + 1) or 0
+
+    async def aged(self, table: Table, until: int) -> Aged:
+        """What is published of a table that retention has not taken and would take if it reached a time."""
+        return await count_aged(self._reader, table, self.base.layers_of(table.name), self.reached(table), until)
+
     def with_layers(self, layers: tuple[Layer, ...]) -> "Replica":
         """A replica for one scan that reads only these layers of its base, with the same rows in memory on top."""
         other = Replica(self.definition, self._reader, msgspec.structs.replace(self.base, layers=layers))
@@ -211,10 +224,9 @@ class Replica:
         return other
 
     def _lives(self, table: Table, row: Any) -> bool:
-        if table.name not in self.retention or table.time_of is None:
-            return True
-        limit = cutoff(self.retention, table.name, self.watermark + 1)
-        return limit is None or table.time_of(row) >= limit
+        if row is None or table.name not in self.retention:
+            return row is not None
+        return not table.is_expired(row, cutoff(self.retention, table.name, self.watermark + 1))
 
     # The base
 
@@ -378,7 +390,7 @@ class ReplicaDraft:
     def _lives(self, table: Table, row: Any) -> bool:
         """What retention took does not exist for a decider either, whether a merge has dropped it yet or not."""
         steps = self._retention.get(table.name)
-        return row is not None and (not steps or table.time_of is None or table.time_of(row) >= steps[-1][1])
+        return row is not None and (not steps or not table.is_expired(row, steps[-1][1]))
 
 
 def _events(segments: Sequence[tuple[Segment, Link]], through: int | None) -> Iterable[tuple[int, int, Event]]:

@@ -9,7 +9,7 @@ from arco.core import Corrupt, LostObject, NotFound, Outdated, Runtime, Supersed
 from arco.log import FIRST_LINK, HintFile, Place
 from arco.state._layers import LayerReader
 from arco.state._layout import Layout
-from arco.state._manifest import FORMAT, Entry, Manifest, decode_manifest
+from arco.state._manifest import Entry, Manifest, decode_manifest, format_of
 from arco.storage import MIN_AGE, Sequence, Store, Tail
 
 __all__ = ["Head", "Revisions", "check_versions", "empty_manifest"]
@@ -31,7 +31,7 @@ class Head:
 def empty_manifest(place: Place) -> Manifest:
     """Revision 0: what a log has before anything is published. It exists in no store."""
     return Manifest(
-        format=FORMAT,
+        format=format_of(()),
         log=place.log,
         number=0,
         id="",
@@ -51,6 +51,7 @@ class Revisions:
         layout = Layout(place)
         self.place = place
         self.runtime = runtime
+        self.min_age = min_age
         self.sequence = Sequence(store, layout.manifests, runtime, min_age=min_age)
         self.hint = HintFile(store, layout.manifests_hint, runtime)
         self._reader = LayerReader(store)

@@ -12,7 +12,7 @@ from typing import Protocol
 import msgspec
 
 from arco.core import Runtime
-from arco.log import Place
+from arco.log import Pack, Place
 from arco.state._beside import work_on
 from arco.state._codec import to_arrow
 from arco.state._definition import Definition
@@ -22,10 +22,11 @@ from arco.state._layers import LayerReader
 from arco.state._layout import Layout
 from arco.state._manifest import File, Layer, Manifest, SkippedType
 from arco.state._merge import merge_layers
+from arco.state._open_ledger import open_ledger
 from arco.state._replica import Replica
-from arco.state._revisions import empty_manifest
+from arco.state._revisions import Revisions, empty_manifest
 from arco.state._table import Table
-from arco.storage import Sequence, Store
+from arco.storage import Store
 
 __all__ = ["LocalRunner", "MergeJob", "RefoldJob", "Runner", "carry_over"]
 
@@ -57,6 +58,8 @@ class RefoldJob:
     progress: Callable[[int, int], None] = lambda done, total: None
     base: Manifest | None = None
     """The revision to go on from, made by the same folds; None for the beginning."""
+    packs: tuple[Pack, ...] = ()
+    """Where packed segments are; newer packs are looked for if a segment is not where it was."""
 
 
 class Runner(Protocol):
@@ -82,9 +85,9 @@ class LocalRunner:
     async def refold(self, job: RefoldJob) -> Manifest:
         writer = FileWriter(self._store, self._layout, job.directory, self._runtime)
         replica = Replica(job.definition, self._reader, job.base or empty_manifest(self._place))
-        log = Sequence(self._store, self._layout.ledger, self._runtime)
+        log = open_ledger(self._store, Revisions(self._store, self._place, self._runtime), job.packs)
         spills = 0
-        async for number in fold_forward(replica, log, self._place, job.through, at_least=job.through):
+        async for number in fold_forward(replica, log, job.through, at_least=job.through):
             job.progress(number, job.through)
             if replica.dirty_rows() > (0 if number == job.through else SPILL_ROWS):
                 spills += 1

@@ -11,7 +11,8 @@ from typing import Any
 import pyarrow as pa
 
 from arco.core import Invalid, NotFound, Runtime, Stale
-from arco.log import Place, number_of
+from arco.log import Ledger, number_of
+from arco.state._aging import Aged
 from arco.state._compactor import base_for
 from arco.state._definition import Definition
 from arco.state._forward import fold_forward
@@ -20,7 +21,7 @@ from arco.state._manifest import File, Layer, Manifest
 from arco.state._replica import Replica
 from arco.state._revisions import Revisions, check_versions
 from arco.state._table import BUCKETS, Key, Kind, Table, bucket_of
-from arco.storage import Sequence, Store
+from arco.storage import Store
 
 __all__ = [
     "Snapshot",
@@ -74,6 +75,14 @@ class Snapshot:
     async def page(self, table: Table, group: str, after: Key | None, limit: int) -> list[Any]:
         """The next rows of a group in key order, after a key."""
         return await self._replica.page(table, group, after, limit)
+
+    def reached(self, table: Table) -> int:
+        """The time before which retention has taken the rows of a table; 0 if it has taken none."""
+        return self._replica.reached(table)
+
+    async def aged(self, table: Table, until: int) -> Aged:
+        """What is published of a table that retention has not taken and would take if it reached a time."""
+        return await self._replica.aged(table, until)
 
     async def scan(
         self,
@@ -180,9 +189,8 @@ def freeze(definition: Definition, replica: Replica) -> Snapshot:
 async def snapshot_at_position(
     definition: Definition,
     store: Store,
-    place: Place,
     revisions: Revisions,
-    log: Sequence,
+    log: Ledger,
     head: Manifest,
     position: int,
 ) -> Snapshot:
@@ -193,20 +201,19 @@ async def snapshot_at_position(
     replica = Replica(definition, LayerReader(store, revisions.runtime), base)
     through = number_of(position)
     known = min(through, head.link.number)
-    async for _ in fold_forward(replica, log, place, through, at_least=known, position=position):
+    async for _ in fold_forward(replica, log, through, at_least=known, position=position):
         pass
     if replica.link.number < through:
         last = replica.link.number
-        raise Stale(f"the log {place.log} ends at segment {last}; position {position} does not exist yet")
+        raise Stale(f"the log {log.place.log} ends at segment {last}; position {position} does not exist yet")
     return Snapshot(definition, replica, position)
 
 
 async def snapshot_at_time(
     definition: Definition,
     store: Store,
-    place: Place,
     revisions: Revisions,
-    log: Sequence,
+    log: Ledger,
     head: Manifest,
     time: int,
 ) -> Snapshot:
@@ -216,7 +223,7 @@ async def snapshot_at_time(
     """
     base = base_for(definition, await revisions.received_by(head, time))
     replica = Replica(definition, LayerReader(store, revisions.runtime), base)
-    segments = fold_forward(replica, log, place, None, at_least=head.link.number, received=time)
+    segments = fold_forward(replica, log, None, at_least=head.link.number, received=time)
     async for _ in segments:
         check_versions(base, definition.versions)  # folding an older way on top of a newer one is neither
     return Snapshot(definition, replica, replica.watermark)

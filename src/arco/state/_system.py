@@ -3,32 +3,40 @@
 - `operations`, `requests`: which command was carried out where, so that a repetition is recognised. Facts that may
   expire after the life of a key (7 days), because older keys are refused at the door.
 - `pins`: revisions that collection must keep, each with an expiry. Images.
-- `retention`: how far the facts of each table have expired. Images; what folds and readers go by is in the manifest.
+- `retention`: how far each table has expired, with those that expire together with it. Images; what folds and readers
+  go by is in the manifest.
 - `rejections`: inputs that could not be folded. Written by the fold itself.
 - `audit`: who did what to what, with the rows before and after, of every event whose type is audited. Facts, written by
   the fold itself.
 
 `NothingChanged` is the event of a command that had a request key and nothing to do: it makes the key known.
+`IncarnationOpened` is written by a restore, which no owner takes part in; it is audited and folded by nobody else.
 """
+
+from collections.abc import Awaitable, Callable, Collection, Mapping
 
 import msgspec
 
 from arco.core import HOUR, Conflict, Invalid, NotFound, Refused, format_time
 from arco.log import KEY_LIFE, MAX_AHEAD, EventType, Instant, NewEvent
-from arco.state._domain import Decision, Domain, Group, Input, Stage, View, new_event
+from arco.state._domain import Decision, Domain, Group, Hold, Input, Stage, View, new_event
 from arco.state._table import Kind, Table, Time
 
 __all__ = [
     "AUDIT",
+    "INCARNATION_OPENED",
     "NOTHING_CHANGED",
     "OPERATIONS",
     "PINS",
     "REJECTED",
     "REJECTIONS",
     "REQUESTS",
+    "REQUEST_LIFE",
     "RETENTION",
     "AdvanceRetention",
     "Audit",
+    "ExpireRows",
+    "IncarnationOpened",
     "NothingChanged",
     "Operation",
     "Pin",
@@ -37,11 +45,14 @@ __all__ = [
     "ReleasePin",
     "RequestRow",
     "RetentionAdvanced",
+    "RetentionRow",
     "system_domain",
 ]
 
 VERSION = 1
 MAX_PIN = 30 * 24 * HOUR
+REQUEST_LIFE = KEY_LIFE + MAX_AHEAD
+"""For so long a request may be repeated, so that what is known of it must be kept."""
 
 
 class Operation(msgspec.Struct, frozen=True, gc=False):
@@ -126,17 +137,31 @@ class PinReleased(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class RetentionAdvanced(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     table: str
     before: Instant
-    """Rows whose time lies before this (microseconds) are gone."""
+    """Rows whose time lies before this (microseconds) are gone, and so are those of tables that expire with it."""
 
 
 class NothingChanged(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     command: str
 
 
+class IncarnationOpened(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The first event of an incarnation that goes on from another one."""
+
+    incarnation: str
+    previous: str
+    reason: str
+    """`restore` or `erase`."""
+    backup: str
+    """Id of the backup; empty if there was none."""
+    through: str
+    """The last segment that came from before, as text."""
+
+
 REVISION_PINNED = EventType("RevisionPinned", RevisionPinned)
 PIN_RELEASED = EventType("PinReleased", PinReleased)
 RETENTION_ADVANCED = EventType("RetentionAdvanced", RetentionAdvanced)
 NOTHING_CHANGED = EventType("NothingChanged", NothingChanged)
+INCARNATION_OPENED = EventType("IncarnationOpened", IncarnationOpened, audit=("restore", "workspace"))
 
 
 def _operation_of(item: Input) -> tuple[str, ...]:
@@ -206,6 +231,13 @@ class AdvanceRetention(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     before: Instant
 
 
+class ExpireRows(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Advances the retention of several tables in one go; what has been reached already is left out."""
+
+    before: dict[str, Instant]
+    """By table."""
+
+
 async def _pin(command: PinRevision, view: View, decision: Decision) -> list[NewEvent]:
     if await view.get(PINS, command.pin_id, command.pin_id) is not None:
         raise Conflict(f"the pin {command.pin_id} exists already; release it or use another id")
@@ -221,30 +253,49 @@ async def _release(command: ReleasePin, view: View, decision: Decision) -> list[
     return [new_event(PIN_RELEASED, PinReleased(command.pin_id), subject=command.pin_id)]
 
 
-def system_domain(log: str, expiring: dict[str, Table]) -> Domain:
-    """The system's part of a log; `expiring` are the tables of facts that retention may advance."""
+Holds = Mapping[str, Callable[[View], Awaitable[Hold | None]]]
+
+
+def system_domain(log: str, expiring: Collection[str], holds: Holds) -> Domain:
+    """The system's part of a log; `expiring` are the tables that retention may name, `holds` what keeps it back."""
+
+    async def check(table: str, before: int, view: View, decision: Decision) -> None:
+        if table not in expiring:
+            names = ", ".join(sorted(expiring))
+            raise Invalid(f"the table {table!r} does not expire by time; these do: {names}")
+        if before > decision.received:
+            raise Refused("retention cannot reach into the future")
+        if table in (OPERATIONS.name, REQUESTS.name) and before > decision.received - REQUEST_LIFE:
+            raise Refused(f"{table} must be kept for the 7 days in which a request may be repeated")
+        hold = await holds[table](view) if table in holds else None
+        if hold is not None and before > hold.since:
+            raise Refused(f"{table} from {format_time(hold.since)} on must be kept: {hold.reason}")
+
+    async def reached(table: str, view: View) -> int | None:
+        row: RetentionRow | None = await view.get(RETENTION, table, table)
+        return None if row is None else row.before
 
     async def advance(command: AdvanceRetention, view: View, decision: Decision) -> list[NewEvent]:
-        if command.table not in expiring:
-            names = ", ".join(sorted(expiring))
-            raise Invalid(f"the table {command.table!r} does not expire by time; these do: {names}")
-        if command.before > decision.received:
-            raise Refused("retention cannot reach into the future")
-        reached = await view.get(RETENTION, command.table, command.table)
-        if reached is not None and command.before <= reached.before:
-            raise Refused(f"the retention of {command.table} has reached {format_time(reached.before)} already")
-        if (
-            command.table in (OPERATIONS.name, REQUESTS.name)
-            and command.before > decision.received - KEY_LIFE - MAX_AHEAD
-        ):
-            raise Refused(f"{command.table} must be kept for the 7 days in which a request may be repeated")
-        return [new_event(RETENTION_ADVANCED, RetentionAdvanced(command.table, command.before), subject=command.table)]
+        table, before = command.table, command.before
+        await check(table, before, view, decision)
+        known = await reached(table, view)
+        if known is not None and before <= known:
+            raise Refused(f"the retention of {table} has reached {format_time(known)} already")
+        return [_advanced(table, before)]
+
+    async def expire(command: ExpireRows, view: View, decision: Decision) -> list[NewEvent]:
+        events = []
+        for table, before in sorted(command.before.items()):
+            await check(table, before, view, decision)
+            if before > (await reached(table, view) or 0):
+                events.append(_advanced(table, before))
+        return events
 
     return Domain(
         name="system",
         log=log,
         version=VERSION,
-        events=(REVISION_PINNED, PIN_RELEASED, RETENTION_ADVANCED, NOTHING_CHANGED),
+        events=(REVISION_PINNED, PIN_RELEASED, RETENTION_ADVANCED, NOTHING_CHANGED, INCARNATION_OPENED),
         stages=(
             Stage("operations", (OPERATIONS,), _operation_of, _fold_operation, events=("*",)),
             Stage("requests", (REQUESTS,), _request_of, _fold_request, events=("*",)),
@@ -267,5 +318,10 @@ def system_domain(log: str, expiring: dict[str, Table]) -> Domain:
             "PinRevision": (PinRevision, _pin),
             "ReleasePin": (ReleasePin, _release),
             "AdvanceRetention": (AdvanceRetention, advance),
+            "ExpireRows": (ExpireRows, expire),
         },
     )
+
+
+def _advanced(table: str, before: int) -> NewEvent:
+    return new_event(RETENTION_ADVANCED, RetentionAdvanced(table, before), subject=table)

@@ -2,6 +2,8 @@
 
 - A table of *facts* has one row per key that never changes; it shrinks only by retention on its time column.
 - A table of *images* keeps the newest full row per key; a deleted row is a tombstone until the oldest layer is merged.
+- Rows *expire* by a time that never changes: that of a fact, or the one that an id of an image begins with. Tables may
+  expire together, as all those of a run do.
 
 Rows live in *groups* (the unit a fold sees) and groups in 256 *buckets* (the unit that is loaded and pruned): the
 bucket is the first byte of sha256 of the group's key. The Arrow schema follows from the row class: its fields, then
@@ -21,7 +23,7 @@ from typing import Annotated, Any
 import msgspec
 import pyarrow as pa
 
-from arco.core import Invalid
+from arco.core import Invalid, Ulid, least_ulid, parse_ulid, ulid_time
 
 __all__ = ["BUCKETS", "Key", "Kind", "Table", "Time", "bucket_of"]
 
@@ -53,7 +55,10 @@ class Table:
     group: str
     """The column whose value is the group's key. It never changes for a row."""
     time: str | None = None
-    """Facts only: the immutable time by which retention expires rows."""
+    """The column by which retention expires rows: a time that never changes, or text that begins with one, a ULID.
+    Images change, so only an id says how old they are."""
+    expires_with: str | None = None
+    """The table whose retention takes these rows too; None if it has one of its own."""
     prune: tuple[str, ...] = ()
     """Columns whose least and greatest value stand in the manifest. For images only columns that never change."""
     private: bool = False
@@ -66,8 +71,10 @@ class Table:
         named = {*self.key, self.group, *self.prune, *([self.time] if self.time else [])}
         if not named <= fields:
             raise Invalid(f"table {self.name} names columns its row class lacks: {sorted(named - fields)}")
-        if self.kind is Kind.IMAGE and self.time:
+        if self.kind is Kind.IMAGE and self.time and not self.expires_by_id:
             raise Invalid(f"table {self.name} holds images; only facts expire by a time column")
+        if self.expires_with and not self.time:
+            raise Invalid(f"table {self.name} has no column that says when it expires with {self.expires_with}")
         if self.audited and self.private:
             raise Invalid(f"table {self.name} is private, so the audit must not show its rows")
 
@@ -88,8 +95,39 @@ class Table:
         return attrgetter(self.group)
 
     @cached_property
-    def time_of(self) -> Callable[[Any], int] | None:
+    def time_of(self) -> Callable[[Any], Any] | None:
         return attrgetter(self.time) if self.time else None
+
+    @cached_property
+    def expires_by_id(self) -> bool:
+        return self.time is not None and self.hints[self.time] is str
+
+    @cached_property
+    def is_told_by_tombstones(self) -> bool:
+        """Whether a deleted row still says when it expires."""
+        return self.time in (*self.key, self.group)
+
+    @cached_property
+    def measured(self) -> tuple[str, ...]:
+        """Columns whose least and greatest value stand in the manifest: those that prune, and what expires by."""
+        return tuple(dict.fromkeys((*self.prune, *([self.time] if self.time else []))))
+
+    def limit(self, cutoff: int) -> Any:
+        """The least value that a column rows expire by has after retention reached a time."""
+        return _least_id(cutoff) if self.expires_by_id else cutoff
+
+    def is_expired(self, row: Any, cutoff: int | None) -> bool:
+        """Whether retention that reached this time took the row."""
+        return bool(cutoff is not None and self.time_of is not None and self.time_of(row) < self.limit(cutoff))
+
+    def time_in(self, value: Any) -> int | None:
+        """The time that a value of the column rows expire by stands for; None for text that is no ULID."""
+        if not self.expires_by_id:
+            return int(value)
+        try:
+            return ulid_time(parse_ulid(value))
+        except Invalid:
+            return None
 
     @cached_property
     def order_of(self) -> Callable[[Key], Any] | None:
@@ -115,6 +153,11 @@ class Table:
         if self.kind is Kind.IMAGE:
             fields.append(pa.field("_deleted", pa.bool_(), nullable=False))
         return pa.schema(fields)
+
+
+@lru_cache(maxsize=64)
+def _least_id(cutoff: int) -> Ulid:
+    return least_ulid(cutoff)
 
 
 def _arrow_type(hint: Any) -> pa.DataType:

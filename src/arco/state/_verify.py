@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from arco.log import Place
+from arco.log import Ledger
 from arco.state._definition import Definition
 from arco.state._digest import digest_rows
 from arco.state._forward import fold_forward
@@ -11,7 +11,7 @@ from arco.state._layers import LayerReader
 from arco.state._manifest import Manifest
 from arco.state._replica import Replica
 from arco.state._revisions import empty_manifest
-from arco.storage import Sequence, Store
+from arco.storage import Store
 
 __all__ = ["Comparison", "verify_revision"]
 
@@ -27,17 +27,16 @@ class Comparison:
 async def verify_revision(
     definition: Definition,
     store: Store,
-    place: Place,
-    log: Sequence,
+    log: Ledger,
     manifest: Manifest,
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> list[Comparison]:
     """Fold everything a revision covers anew, in memory, and compare table by table."""
     reader = LayerReader(store)
     published = Replica(definition, reader, manifest)
-    refolded = Replica(definition, reader, empty_manifest(place))
+    refolded = Replica(definition, reader, empty_manifest(log.place))
     through = manifest.link.number
-    async for number in fold_forward(refolded, log, place, through, at_least=through):
+    async for number in fold_forward(refolded, log, through, at_least=through):
         progress(number, through)
     compared = []
     for name, table in sorted(definition.tables.items()):
