@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from arco.log import Segment
+from arco.log import PackIndex, Segment
 from arco.runtime import DEFINITIONS, Incarnation
 from arco.state import Definition, Manifest, Table
 
@@ -33,7 +33,12 @@ Documents = dict[str, dict[str, Any]]
 """By name of the file: `events` (log, type, version), `tables` (log, table), `formats` (name)."""
 
 NAMES = ("events", "tables", "formats")
-FORMATS: Mapping[str, type[msgspec.Struct]] = {"segment": Segment, "manifest": Manifest, "incarnation": Incarnation}
+FORMATS: Mapping[str, type[msgspec.Struct]] = {
+    "segment": Segment,
+    "pack": PackIndex,
+    "manifest": Manifest,
+    "incarnation": Incarnation,
+}
 
 ADVICE = {
     "events": "a changed payload needs a new event version with an upcaster",

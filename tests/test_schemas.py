@@ -96,7 +96,7 @@ ADDITIVE: dict[str, tuple[Edit, str]] = {
     "new version": (lambda d: created(d).update({"2": created(d).pop("1")}), "new event NamespaceCreated v2"),
     "new field": (set_in(lambda d: header(d)["properties"], "shard", {"type": "integer"}), "the new field shard"),
     "new part": (set_in(lambda d: d["formats"]["segment"]["$defs"], "Shard", {}), "segment: Shard is new"),
-    "new format": (set_in(lambda d: d["formats"], "pack", {}), "new format pack"),
+    "new format": (set_in(lambda d: d["formats"], "shard", {}), "new format shard"),
 }
 
 
@@ -162,7 +162,7 @@ def test_both_logs_and_every_table_are_in_the_golden_files() -> None:
     for definition in DEFINITIONS:
         assert set(stored["tables"][definition.log]) == set(definition.tables)
         assert set(stored["events"][definition.log]) == {kind.name for kind in definition.registry}
-    assert set(stored["formats"]) == {"segment", "manifest", "incarnation"}
+    assert set(stored["formats"]) == {"segment", "pack", "manifest", "incarnation"}
 
 
 def test_the_golden_files_are_written_as_this_program_would_write_them(tmp_path: Path) -> None:

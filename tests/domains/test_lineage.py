@@ -8,10 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from arco.core import Invalid, NotFound, Refused
+from arco.core import HOUR, Invalid, NotFound, Refused, day_of
 from arco.domains.lineage import (
     LINEAGE,
     LINEAGE_EDGES,
+    LINEAGE_EXECUTION_DAYS,
     LINEAGE_EXECUTIONS,
     LINEAGE_IDS,
     LINEAGE_METADATA,
@@ -25,6 +26,8 @@ from arco.domains.lineage import (
     ConfidenceReason,
     DropLineageEdge,
     EdgeRecord,
+    EdgeRef,
+    ExpireLineageEdges,
     LineageRecorded,
     PartitionRef,
     TransformType,
@@ -511,5 +514,80 @@ def test_what_is_said_by_hand_is_as_sure_as_its_least_sure_mapping() -> None:
             await decider.decide(AddLineageEdge(A, B, given_columns, () if given_columns else (ColumnRef("z"),)))
             (edge,) = await decider.rows(LINEAGE_EDGES)
             assert (edge["column_lineage"]["confidence"], edge["column_lineage"]["coverage"]) == (confidence, coverage)
+
+    deciding(LOG, test)
+
+
+# Days, and edges that go
+
+
+USES = st.lists(
+    st.tuples(st.integers(0, 9), st.integers(0, 72), st.none() | st.integers(0, 5)),
+    max_size=8,
+    unique_by=lambda use: use[0],
+)
+"""Numbers of runs, each with its hour and the rows it read."""
+
+
+def use_of(number: int, hours: int, rows: int | None) -> Event:
+    return used(EdgeRecord(A, B, rows_read=rows), run=f"r{number}", time=START + hours * HOUR)
+
+
+@settings(deadline=None, max_examples=30)
+@given(USES, USES, st.integers(0, 72), st.lists(st.integers(1, 4), max_size=6), st.data())
+def test_a_day_has_every_use_once_that_was_told_before_it_expired(
+    early: list[tuple[int, int, int | None]],
+    late: list[tuple[int, int, int | None]],
+    hours: int,
+    sizes: list[int],
+    data: st.DataObject,
+) -> None:
+    known = {one[0]: one for one in early}
+    late = [known.get(one[0], one) for one in late]
+    before, after = data.draw(st.permutations(early + early)), data.draw(st.permutations(late + early))
+    wanted: dict[str, list[tuple[int, int, int | None]]] = {}
+    for one in {*early, *(one for one in late if one[1] >= hours)}:
+        wanted.setdefault(day_of(START + one[1] * HOUR), []).append(one)
+    history = [*(use_of(*one) for one in before), retention(START + hours * HOUR), *(use_of(*one) for one in after)]
+
+    async def main() -> None:
+        segments = segments_of(cut(history, sizes))
+        whole = await replica_of(LOG, [segments])
+        steps = await replica_of(LOG, [[segment] for segment in segments])
+        assert await digests(LOG, whole) == await digests(LOG, steps)
+        found = {row.day: row for row in await whole.rows(LINEAGE_EXECUTION_DAYS, A)}
+        assert {day: row.execution_count for day, row in found.items()} == {
+            day: len(ones) for day, ones in wanted.items()
+        }
+        for day, ones in wanted.items():
+            assert found[day].execution_count == len(ones)
+            told = [rows for _, _, rows in ones if rows is not None]
+            assert found[day].rows_read == (sum(told) if told else None)
+            times = [START + one[1] * HOUR for one in ones]
+            assert (found[day].first_completed_at, found[day].last_completed_at) == (min(times), max(times))
+        assert sum(row.execution_count for row in await whole.rows(LINEAGE_METADATA, A)) == sum(
+            map(len, wanted.values())
+        )
+
+    asyncio.run(main())
+
+
+def test_edges_that_were_used_since_stay() -> None:
+    async def test(decider: Decider) -> None:
+        await decider.append(used(EdgeRecord(A, B)))
+        (edge,) = await decider.replica.rows(LINEAGE_EDGES, A)
+        ref = EdgeRef(A, edge.edge_id)
+        assert await decider.decide(ExpireLineageEdges((ref,), edge.updated_at)) == []
+        with pytest.raises(Refused, match="before their time"):
+            await decider.decide(ExpireLineageEdges((ref,), decider.now + 1))
+        (gone,) = await decider.decide(ExpireLineageEdges((ref, ref), edge.updated_at + 1))
+        for table in (LINEAGE_EDGES, LINEAGE_METADATA, LINEAGE_UPSTREAM, LINEAGE_IDS):
+            assert await decider.rows(table) == []
+        assert await decider.decide(ExpireLineageEdges((ref,), edge.updated_at + 1)) == []
+        await decider.append(used(EdgeRecord(A, B)))
+        assert await decider.rows(LINEAGE_EDGES) == [], "a use that is known makes no edge again"
+        await decider.append(used(EdgeRecord(A, B), run="r2"))
+        await decider.append(gone)
+        assert len(await decider.rows(LINEAGE_EDGES)) == 1, "the same event once more finds it used"
 
     deciding(LOG, test)

@@ -1,16 +1,18 @@
 """Quality: the first result of a check on a materialization counts, and the worst of all results decides."""
 
 import asyncio
+from collections.abc import Iterable
 from itertools import permutations
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from arco.core import Invalid
+from arco.core import HOUR, Invalid, day_of
 from arco.domains.quality import (
     CHECK_EXECUTED,
+    CHECK_RESULT_DAYS,
     CHECK_RESULTS,
     GATING_DECISIONS,
     QUALITY,
@@ -24,7 +26,7 @@ from arco.domains.quality import (
     result_id,
 )
 from arco.log import Event
-from arco.state import REJECTIONS, Table, define_log
+from arco.state import REJECTIONS, Replica, Table, define_log
 from arco.storage import MemoryStore
 from tests.doubles import START, FakeRuntime, run
 from tests.state.doubles import Journal, cut, digests, event, open_node, replica_of, rows_of, segments_of
@@ -310,3 +312,118 @@ def test_results_that_cannot_be_are_refused_at_the_door(field: str, value: objec
     assert CHECK_EXECUTED.time(decoded) == START
     with pytest.raises(Invalid):
         LOG.registry.decode("CheckExecuted", 1, event("CheckExecuted", {**payload, field: value}).data)
+
+
+# Days
+
+
+class Told(NamedTuple):
+    """A result, and when the step of retention comes after it."""
+
+    check: str
+    materialization: str
+    passed: bool
+    severity: Severity
+    action: GatingAction | None
+    hours: int
+
+    @property
+    def time(self) -> int:
+        return START + self.hours * HOUR
+
+    @property
+    def event(self) -> Event:
+        return checked(
+            self.check,
+            materialization=self.materialization,
+            passed=self.passed,
+            severity=self.severity,
+            action=self.action,
+            time=self.time,
+        )
+
+
+TOLD = st.builds(
+    Told,
+    st.sampled_from("ab"),
+    st.sampled_from(["m1", "m2", "m3", "m4"]),
+    st.booleans(),
+    st.sampled_from(Severity),
+    st.none() | st.sampled_from(GatingAction),
+    st.integers(0, 72),
+)
+
+
+def counted(told: Iterable[Told]) -> dict[tuple[str, str], tuple[int, ...]]:
+    """Days by checks, counted from a list of results: results, passed, failed, critical, held, first and last time."""
+    days: dict[tuple[str, str], list[Told]] = {}
+    for one in told:
+        days.setdefault((one.check, day_of(one.time)), []).append(one)
+    return {
+        key: (
+            len(found),
+            sum(one.passed for one in found),
+            sum(not one.passed for one in found),
+            sum(not one.passed and one.severity == Severity.CRITICAL for one in found),
+            sum(one.action not in (None, GatingAction.CONTINUE, GatingAction.WARN) for one in found),
+            min(one.time for one in found),
+            max(one.time for one in found),
+        )
+        for key, found in days.items()
+    }
+
+
+async def days_of(replica: Replica) -> dict[tuple[str, str], tuple[int, ...]]:
+    return {
+        (row.check_id, row.day): (
+            row.result_count,
+            row.passed_count,
+            row.failed_count,
+            row.failed_critical,
+            row.held_count,
+            row.first_executed_at,
+            row.last_executed_at,
+        )
+        for row in await replica.rows(CHECK_RESULT_DAYS, "a1")
+    }
+
+
+@settings(deadline=None, max_examples=30)
+@given(
+    st.lists(TOLD, max_size=8, unique_by=lambda one: (one.check, one.materialization)),
+    st.lists(TOLD, max_size=4, unique_by=lambda one: (one.check, one.materialization)),
+    st.integers(0, 72),
+    st.lists(st.integers(1, 4), max_size=6),
+    st.data(),
+)
+def test_a_day_has_every_result_once_that_was_told_before_it_expired(
+    early: list[Told], late: list[Told], hours: int, sizes: list[int], data: st.DataObject
+) -> None:
+    """Told in any order and repeatedly, before retention and after it, cut into any batches."""
+    cutoff = START + hours * HOUR
+    known = {(one.check, one.materialization): one for one in early}
+    # The same result has the same time whenever it is told.
+    late = [known.get((one.check, one.materialization), one) for one in late]
+    before = data.draw(
+        st.permutations(early + data.draw(st.lists(st.sampled_from(early), max_size=3)) if early else [])
+    )
+    after = data.draw(st.permutations(late + early))
+    wanted = counted({*early, *(one for one in late if one.time >= cutoff)})
+    history = [
+        *(one.event for one in before),
+        retention(CHECK_RESULTS, cutoff),
+        *(one.event for one in after),
+    ]
+
+    async def main() -> None:
+        segments = segments_of(cut(history, sizes))
+        whole = await replica_of(LOG, [segments])
+        steps = await replica_of(LOG, [[segment] for segment in segments])
+        assert await days_of(whole) == await days_of(steps) == wanted
+        assert await digests(LOG, whole) == await digests(LOG, steps)
+        refused = [one for one in after if one.time < cutoff]
+        assert len(await rows_of(whole, REJECTIONS)) == len(refused)
+        kept = {row["executed_at"] for row in await rows_of(whole, CHECK_RESULTS)}
+        assert all(int(time.timestamp() * 1_000_000) >= cutoff for time in kept)
+
+    asyncio.run(main())

@@ -149,7 +149,7 @@ def test_a_trigger_that_contradicts_itself_is_refused(said: str, change: dict[st
 
 def test_only_a_run_that_exists_can_be_repeated() -> None:
     async def main(decider: Decider) -> None:
-        with pytest.raises(NotFound, match="no run 01X"):
+        with pytest.raises(NotFound, match="no run '01X'"):
             await decider.decide(asked(CHAIN, trigger="rerun", rerun_of="01X"))
         run = await trigger(decider, CHAIN)
         assert len(await decider.decide(asked(CHAIN, trigger="rerun", rerun_of=run))) == 2

@@ -15,6 +15,7 @@ from arco.domains.access.tables import (
     OwnerRow,
     RoleBinding,
     SettingRow,
+    read_setting,
     read_settings,
 )
 
@@ -38,5 +39,6 @@ __all__ = [
     "SettingRow",
     "UpdateSettings",
     "UserRole",
+    "read_setting",
     "read_settings",
 ]

@@ -23,6 +23,7 @@ __all__ = [
     "OwnerRow",
     "RoleBinding",
     "SettingRow",
+    "read_setting",
     "read_settings",
 ]
 
@@ -82,10 +83,12 @@ OWNERS = Table("owners", OwnerRow, Kind.IMAGE, ("kind", "id"), "kind", private=T
 SETTINGS_TABLE = Table("settings", SettingRow, Kind.IMAGE, ("name",), "name", private=True)
 
 
+async def read_setting(view: View, name: str) -> int:
+    """What holds now for one setting."""
+    row: SettingRow | None = await view.get(SETTINGS_TABLE, name, name)
+    return SETTINGS[name].default if row is None else row.value
+
+
 async def read_settings(view: View) -> dict[str, int]:
     """What holds now, by name, for every setting there is."""
-    values = {}
-    for name, setting in SETTINGS.items():
-        row: SettingRow | None = await view.get(SETTINGS_TABLE, name, name)
-        values[name] = setting.default if row is None else row.value
-    return values
+    return {name: await read_setting(view, name) for name in SETTINGS}

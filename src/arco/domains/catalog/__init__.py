@@ -3,6 +3,7 @@
 commands -> deciders (resolve, checks, types, schema) -> events -> fold (fold_tables, fold_names) -> tables
 """
 
+from arco.domains.catalog.checks import ICEBERG, ICEBERG_VIEW, is_iceberg
 from arco.domains.catalog.commands import (
     AddColumn,
     AlterColumn,
@@ -67,6 +68,8 @@ __all__ = [
     "COLUMNS",
     "CONTRACTS",
     "FORMER_NAMES",
+    "ICEBERG",
+    "ICEBERG_VIEW",
     "NAMES",
     "NAMESPACES",
     "NAME_CHANGES",
@@ -110,6 +113,7 @@ __all__ = [
     "find_column",
     "find_namespace_id",
     "find_object_id",
+    "is_iceberg",
     "parse_type",
     "path_of_namespace",
     "path_of_table",

@@ -12,6 +12,8 @@ from typing import Final
 from arco.core import Invalid, TooLarge, check_catalog_name, shown
 
 __all__ = [
+    "ICEBERG",
+    "ICEBERG_VIEW",
     "MAX_COLUMNS",
     "MAX_DEPTH",
     "changed_pairs",
@@ -26,6 +28,7 @@ __all__ = [
     "check_sensitivity",
     "check_side",
     "check_table_path",
+    "is_iceberg",
     "nearest",
 ]
 
@@ -39,6 +42,10 @@ MAX_OWNERS: Final = 100
 MAX_OWNER: Final = 255
 MAX_LOCATION: Final = 1_024
 MAX_CUSTOM: Final = 64
+
+ICEBERG: Final = "ICEBERG"
+ICEBERG_VIEW: Final = "ICEBERG_VIEW"
+"""A view is a table to the catalog, so that both have one space of names."""
 
 FORMATS: Final = ("DELTA", "ICEBERG", "PARQUET", "CSV", "JSON")
 SENSITIVITIES: Final = ("PUBLIC", "INTERNAL", "CONFIDENTIAL", "RESTRICTED")
@@ -119,7 +126,12 @@ def check_owners(owners: Sequence[str]) -> tuple[str, ...]:
 
 
 def check_format(text: str) -> str:
-    return check_choice("format", text.upper(), FORMATS)
+    return text if text == ICEBERG_VIEW else check_choice("format", text.upper(), FORMATS)
+
+
+def is_iceberg(format: str | None) -> bool:
+    """Whether a row stands for an Iceberg table or view: its metadata file says what it is, the catalog its name."""
+    return format in (ICEBERG, ICEBERG_VIEW)
 
 
 def check_sensitivity(text: str | None) -> str | None:

@@ -104,6 +104,8 @@ class CreateTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     properties: dict[str, str] = {}
     side: str = "ui"
     if_not_exists: bool = False
+    table_id: str | UnsetType = UNSET
+    """For the Iceberg formats, and needed there: the id under which its pointers are."""
 
 
 class UpdateTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -128,6 +130,9 @@ class DropTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     table: Ref
     if_exists: bool = False
     expected_version: int | None = None
+    fence: str | UnsetType = UNSET
+    """For the Iceberg formats, and needed there: the id of the pointer that says the table is dropped. Without it a
+    commit could still land on a table that has no name any more."""
 
 
 class AlterTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -4,8 +4,8 @@ from collections.abc import Iterable
 
 from msgspec import UNSET
 
-from arco.core import Invalid, format_path
-from arco.domains.catalog.checks import check_description, check_pii_type, check_sensitivity, check_side
+from arco.core import Invalid, Refused, format_path
+from arco.domains.catalog.checks import check_description, check_pii_type, check_sensitivity, check_side, is_iceberg
 from arco.domains.catalog.commands import (
     AddColumn,
     AlterColumn,
@@ -31,6 +31,7 @@ Change = AddColumn | AlterColumn | DropColumn
 
 async def alter_table(command: AlterTable, view: View, decision: Decision) -> list[NewEvent]:
     row, path = await known_table(view, command.table)
+    _check_own_schema(row, path)
     check_version(TABLE, path, row.version, command.expected_version)
     columns: list[Column] = await view.rows(COLUMNS, row.table_id)
     return await _carry_out(command.changes, row, path, columns, check_side(command.side), view, decision)
@@ -38,10 +39,19 @@ async def alter_table(command: AlterTable, view: View, decision: Decision) -> li
 
 async def replace_schema(command: ReplaceSchema, view: View, decision: Decision) -> list[NewEvent]:
     row, path = await known_table(view, command.table)
+    _check_own_schema(row, path)
     check_version(TABLE, path, row.version, command.expected_version)
     columns: list[Column] = await view.rows(COLUMNS, row.table_id)
     changes = _changes_to(columns, command.columns, infer=command.infer_renames)
     return await _carry_out(changes, row, path, columns, check_side(command.side), view, decision)
+
+
+def _check_own_schema(row: TableRow, path: tuple[str, ...]) -> None:
+    if is_iceberg(row.format):
+        raise Refused(
+            f"the columns of the Iceberg table {format_path(path)} are in its metadata; change them with an engine "
+            "that is connected to /iceberg"
+        )
 
 
 def _changes_to(known: Iterable[Column], wanted: tuple[ColumnShape, ...], *, infer: bool) -> list[Change]:
@@ -102,6 +112,7 @@ async def _carry_out(
 
 async def describe_column(command: DescribeColumn, view: View, decision: Decision) -> list[NewEvent]:
     row, path = await known_table(view, command.table)
+    _check_own_schema(row, path)
     check_version(TABLE, path, row.version, command.expected_version)
     side = check_side(command.side)
     column = find_column(await view.rows(COLUMNS, row.table_id), command.column, format_path(path))

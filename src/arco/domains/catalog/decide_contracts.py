@@ -2,8 +2,8 @@
 
 from typing import Final
 
-from arco.core import Invalid, NotFound, format_path
-from arco.domains.catalog.checks import check_choice, check_description, check_pairs
+from arco.core import Invalid, NotFound, Refused, format_path
+from arco.domains.catalog.checks import check_choice, check_description, check_pairs, is_iceberg
 from arco.domains.catalog.commands import DropContract, DropSla, SetContract, SetSla
 from arco.domains.catalog.events import (
     CONTRACT_DROPPED,
@@ -29,6 +29,11 @@ MAX_FRESHNESS: Final = 10 * 366 * 24 * 3600
 
 async def set_contract(command: SetContract, view: View, decision: Decision) -> list[NewEvent]:
     row, path = await known_table(view, command.table)
+    if is_iceberg(row.format):
+        raise Refused(
+            f"a contract on the Iceberg table {format_path(path)} would not be kept: its engines change its schema "
+            "without asking for contracts"
+        )
     event = ContractSet(
         table_id=row.table_id,
         compatibility=check_choice("compatibility", command.compatibility.lower(), COMPATIBILITIES),

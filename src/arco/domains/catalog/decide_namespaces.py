@@ -3,7 +3,14 @@
 from msgspec import UNSET
 
 from arco.core import Conflict, NotFound, PreconditionFailed, Refused, format_path
-from arco.domains.catalog.checks import MAX_DEPTH, changed_pairs, check_description, check_namespace_path, check_pairs
+from arco.domains.catalog.checks import (
+    MAX_DEPTH,
+    changed_pairs,
+    check_description,
+    check_namespace_path,
+    check_pairs,
+    is_iceberg,
+)
 from arco.domains.catalog.commands import CreateNamespace, DropNamespace, RenameNamespace, UpdateNamespace
 from arco.domains.catalog.events import (
     NAMESPACE_CREATED,
@@ -102,6 +109,11 @@ async def _drop(view: View, namespace_id: str, path: Path, top: Path, events: li
         below = (*path, name.name)
         if name.kind == NAMESPACE:
             await _drop(view, name.object_id, below, top, events)
+        elif is_iceberg(name.format):
+            raise Refused(
+                f"the namespace {format_path(top)} cannot be dropped with all it holds: {format_path(below)} is an "
+                "Iceberg table or view, which is dropped by its name; drop such ones first"
+            )
         else:
             events.append(new_event(TABLE_DROPPED, TableDropped(name.object_id), subject=format_path(below)))
         if len(events) > MAX_CASCADE:

@@ -1,9 +1,13 @@
-"""Deciders of tables as a whole: create, update, rename or move, drop. Columns are in `decide_columns`."""
+"""Deciders of tables as a whole: create, update, rename or move, drop. Columns are in `decide_columns`.
+
+An Iceberg table or view is here a name and what people say of it. Its schema and its place are in its metadata, and
+whether it lives is in its pointers: it is created and dropped by `arco.iceberg`, which writes those first.
+"""
 
 import msgspec
 from msgspec import UNSET
 
-from arco.core import Conflict, NotFound, format_path
+from arco.core import Conflict, Invalid, NotFound, Refused, format_path, parse_ulid
 from arco.domains.catalog.checks import (
     changed_pairs,
     check_description,
@@ -13,6 +17,7 @@ from arco.domains.catalog.checks import (
     check_pairs,
     check_side,
     check_table_path,
+    is_iceberg,
 )
 from arco.domains.catalog.commands import CreateTable, DropTable, RenameTable, UpdateTable
 from arco.domains.catalog.decide_namespaces import check_version
@@ -28,7 +33,7 @@ from arco.domains.catalog.events import (
 )
 from arco.domains.catalog.resolve import TABLE, find_object_id, known_namespace_id, known_table
 from arco.domains.catalog.schema import Schema
-from arco.domains.catalog.tables import Declared
+from arco.domains.catalog.tables import NAME_CHANGES, Declared
 from arco.log import NewEvent
 from arco.state import Decision, View, new_event
 
@@ -40,14 +45,16 @@ async def create_table(command: CreateTable, view: View, decision: Decision) -> 
     declared = Declared(
         check_description(command.description), check_owners(command.owners), check_pairs("tag", command.tags)
     )
+    format = check_format(command.format)
+    _check_created_by(command, format)
     schema = Schema((), format_path(path))
     for index, column in enumerate(command.columns):
         schema.add(column, decision.new_id(f"column:{index}"), side)
     event = TableCreated(
-        table_id=decision.new_id("table"),
+        table_id=decision.new_id("table") if command.table_id is UNSET else parse_ulid(command.table_id),
         namespace_id=await known_namespace_id(view, path[:-1]),
         name=path[-1],
-        format=check_format(command.format),
+        format=format,
         location=check_location(command.location),
         columns=schema.added(),
         properties=check_pairs("property", command.properties),
@@ -58,12 +65,33 @@ async def create_table(command: CreateTable, view: View, decision: Decision) -> 
         if command.if_not_exists:
             return []
         raise Conflict(f"the table {format_path(path)} exists already; choose another name, or use if_not_exists")
+    if command.table_id is not UNSET and await view.rows(NAME_CHANGES, event.table_id):
+        raise Conflict(f"the id {event.table_id} is or was that of another table; use a new one")
     return [new_event(TABLE_CREATED, event, subject=format_path(path))]
+
+
+def _check_created_by(command: CreateTable, format: str) -> None:
+    if not is_iceberg(format):
+        if command.table_id is not UNSET:
+            raise Invalid(f"the id of a table of format {format} is not chosen by who creates it; leave it out")
+        return
+    if command.table_id is UNSET:
+        raise Invalid(
+            f"a table of format {format} is created where its metadata is written: by an engine that is "
+            "connected to /iceberg"
+        )
+    if command.columns or command.location is not None:
+        raise Invalid(f"columns and location of a table of format {format} are in its metadata; leave them out")
 
 
 async def update_table(command: UpdateTable, view: View, decision: Decision) -> list[NewEvent]:
     row, path = await known_table(view, command.table)
     check_version(TABLE, path, row.version, command.expected_version)
+    if is_iceberg(row.format) and command.location is not UNSET:
+        raise Refused(
+            f"the location of the Iceberg table {format_path(path)} is in its metadata; change it with an engine that "
+            "is connected to /iceberg"
+        )
     side = check_side(command.side)
     declared: Declared = getattr(row, side)
     if command.description is not UNSET:
@@ -105,4 +133,16 @@ async def drop_table(command: DropTable, view: View, decision: Decision) -> list
             return []
         raise
     check_version(TABLE, path, row.version, command.expected_version)
-    return [new_event(TABLE_DROPPED, TableDropped(row.table_id), subject=format_path(path))]
+    event = new_event(TABLE_DROPPED, TableDropped(row.table_id), subject=format_path(path))
+    if not is_iceberg(row.format):
+        if command.fence is not UNSET:
+            raise Invalid(
+                f"the table {format_path(path)} is no Iceberg table, so nothing fences it; leave the fence out"
+            )
+        return [event]
+    if command.fence is UNSET:
+        raise Refused(
+            f"the Iceberg table {format_path(path)} is dropped through its pointers, so that no commit lands on it "
+            "afterwards; drop it by its name, through /api/v1 or /iceberg"
+        )
+    return [msgspec.structs.replace(event, causation=command.fence)]

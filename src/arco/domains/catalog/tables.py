@@ -71,7 +71,7 @@ class TableRow(msgspec.Struct, frozen=True, gc=False):
     namespace_id: str
     name: str
     format: str
-    """DELTA, ICEBERG, PARQUET, CSV or JSON."""
+    """DELTA, ICEBERG, ICEBERG_VIEW, PARQUET, CSV or JSON."""
     location: str | None
     description: str | None
     owners: tuple[str, ...]

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from arco.assets import AssetDefinition
-from arco.log import EventType
+from arco.log import EventType, unchanged
 
 __all__ = [
     "ASSET_DEFINED",
@@ -82,7 +82,8 @@ def _with_engine(payload: dict[str, Any]) -> dict[str, Any]:
     return {**payload, "definition": {**definition, "engine": "spark"}}
 
 
-ASSET_DEFINED = EventType("AssetDefined", AssetDefined, version=2, upcasters={1: _with_engine})
+ASSET_DEFINED = EventType("AssetDefined", AssetDefined, version=3, upcasters={1: _with_engine, 2: unchanged})
+"""Version 3 has formats of data; before them everything was Parquet."""
 ASSET_REMOVED = EventType("AssetRemoved", AssetRemoved)
 CODE_DEPLOYED = EventType("CodeDeployed", CodeDeployed, audit=("DeployAssets", "deployment"))
 CODE_ROLLED_BACK = EventType("CodeRolledBack", CodeDeployed, audit=("RollbackDeployment", "deployment"))

@@ -62,7 +62,7 @@ from arco.domains.execution.tables import (
     Partition,
     VersionStatus,
 )
-from arco.state import Change, Domain, Group, Input, Reject, Stage
+from arco.state import ByField, Change, Domain, Group, Input, Reject, Stage
 
 __all__ = ["EXECUTION"]
 
@@ -71,10 +71,6 @@ CHECK_EXECUTED = "CheckExecuted"
 
 WRITTEN = (PUBLISHED, QUARANTINED)
 """What a producer may say of a version."""
-
-
-def _asset_of(item: Input) -> tuple[str, ...]:
-    return (item.payload.asset_id,)
 
 
 def _fold_asset(group: Group, item: Input) -> None:
@@ -439,7 +435,7 @@ EXECUTION = Domain(
         Stage(
             "assets",
             (MATERIALIZATIONS, VERSION_STATUS, COMPACTED_VERSIONS, PARTITIONS),
-            _asset_of,
+            ByField("asset_id"),
             _fold_asset,
             # Checks first: where they come with the version they judge, it never becomes current in between.
             events=(
@@ -457,11 +453,11 @@ EXECUTION = Domain(
         Stage(
             "statistics",
             (FILE_STATISTICS,),
-            _asset_of,
+            ByField("asset_id"),
             _fold_statistics,
             events=(STATISTICS_REFRESHED.name, FILES_COMPACTED.name, MATERIALIZATIONS_DELETED.name),
         ),
-        Stage("observations", (OBSERVATIONS,), _asset_of, _fold_observation, events=(ASSET_OBSERVED.name,)),
+        Stage("observations", (OBSERVATIONS,), ByField("asset_id"), _fold_observation, events=(ASSET_OBSERVED.name,)),
     ),
     commands=COMMANDS,
     shared=(CHECK_EXECUTED,),

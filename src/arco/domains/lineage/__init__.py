@@ -10,10 +10,12 @@ from arco.domains.lineage.columns import (
     ConfidenceReason,
     TransformType,
 )
-from arco.domains.lineage.commands import AddLineageEdge, DropLineageEdge
+from arco.domains.lineage.commands import AddLineageEdge, DropLineageEdge, ExpireLineageEdges, last_touched
 from arco.domains.lineage.events import (
     LINEAGE_RECORDED,
+    MAX_EDGES,
     EdgeRecord,
+    EdgeRef,
     LineageRecorded,
     PartitionRef,
     manual_edge_id,
@@ -21,6 +23,7 @@ from arco.domains.lineage.events import (
 from arco.domains.lineage.fold import LINEAGE
 from arco.domains.lineage.tables import (
     LINEAGE_EDGES,
+    LINEAGE_EXECUTION_DAYS,
     LINEAGE_EXECUTIONS,
     LINEAGE_IDS,
     LINEAGE_METADATA,
@@ -29,6 +32,7 @@ from arco.domains.lineage.tables import (
     EdgeMetadata,
     LineageEdge,
     LineageExecution,
+    LineageExecutionDay,
     UpstreamEdge,
 )
 
@@ -36,10 +40,12 @@ __all__ = [
     "LINEAGE",
     "LINEAGE_EDGES",
     "LINEAGE_EXECUTIONS",
+    "LINEAGE_EXECUTION_DAYS",
     "LINEAGE_IDS",
     "LINEAGE_METADATA",
     "LINEAGE_RECORDED",
     "LINEAGE_UPSTREAM",
+    "MAX_EDGES",
     "AddLineageEdge",
     "CaptureMethod",
     "ColumnInfluence",
@@ -52,11 +58,15 @@ __all__ = [
     "EdgeIdRow",
     "EdgeMetadata",
     "EdgeRecord",
+    "EdgeRef",
+    "ExpireLineageEdges",
     "LineageEdge",
     "LineageExecution",
+    "LineageExecutionDay",
     "LineageRecorded",
     "PartitionRef",
     "TransformType",
     "UpstreamEdge",
+    "last_touched",
     "manual_edge_id",
 ]

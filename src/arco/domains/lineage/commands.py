@@ -4,6 +4,7 @@ The log `activity` does not know which assets exist: whoever asks resolves names
 """
 
 from collections import Counter
+from typing import Annotated
 
 import msgspec
 
@@ -12,8 +13,12 @@ from arco.domains.lineage.columns import ColumnMapping, ColumnRef, annotated
 from arco.domains.lineage.events import (
     LINEAGE_EDGE_ADDED,
     LINEAGE_EDGE_DROPPED,
+    LINEAGE_EDGES_EXPIRED,
+    MAX_EDGES,
+    EdgeRef,
     LineageEdgeAdded,
     LineageEdgeDropped,
+    LineageEdgesExpired,
     manual_edge_id,
 )
 from arco.domains.lineage.tables import (
@@ -24,10 +29,10 @@ from arco.domains.lineage.tables import (
     EdgeMetadata,
     LineageEdge,
 )
-from arco.log import NewEvent
+from arco.log import Instant, NewEvent
 from arco.state import Decider, Decision, View, new_event
 
-__all__ = ["COMMANDS", "AddLineageEdge", "DropLineageEdge"]
+__all__ = ["COMMANDS", "AddLineageEdge", "DropLineageEdge", "ExpireLineageEdges", "last_touched"]
 
 
 class AddLineageEdge(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -48,6 +53,21 @@ class DropLineageEdge(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     edge_id: str = ""
     source_id: str = ""
     target_id: str = ""
+
+
+class ExpireLineageEdges(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Lets go of edges of assets that are gone; those that were used or changed since a time stay.
+
+    Whoever asks has seen in the catalog that the assets are gone: this log does not know.
+    """
+
+    edges: Annotated[tuple[EdgeRef, ...], msgspec.Meta(min_length=1, max_length=MAX_EDGES)]
+    before: Instant
+
+
+def last_touched(edge: LineageEdge, about: EdgeMetadata | None) -> int:
+    """When the log last heard of an edge: of a use, or of what somebody said by hand."""
+    return edge.updated_at if about is None else max(edge.updated_at, about.updated_at)
 
 
 async def _add(command: AddLineageEdge, view: View, decision: Decision) -> list[NewEvent]:
@@ -107,7 +127,23 @@ async def _find(command: DropLineageEdge, view: View) -> LineageEdge:
     return row
 
 
+async def _expire(command: ExpireLineageEdges, view: View, decision: Decision) -> list[NewEvent]:
+    if command.before > decision.received:
+        raise Refused("edges cannot expire before their time; give one that has passed")
+    gone = []
+    for ref in dict.fromkeys(command.edges):
+        edge: LineageEdge | None = await view.get(LINEAGE_EDGES, ref.source_id, ref.edge_id)
+        about: EdgeMetadata | None = await view.get(LINEAGE_METADATA, ref.source_id, ref.edge_id)
+        if edge is not None and last_touched(edge, about) < command.before:
+            gone.append(ref)
+    if not gone:
+        return []
+    subject = gone[0].edge_id if len(gone) == 1 else ""
+    return [new_event(LINEAGE_EDGES_EXPIRED, LineageEdgesExpired(tuple(gone), command.before), subject=subject)]
+
+
 COMMANDS: dict[str, tuple[type[msgspec.Struct], Decider]] = {
     "AddLineageEdge": (AddLineageEdge, _add),
     "DropLineageEdge": (DropLineageEdge, _drop),
+    "ExpireLineageEdges": (ExpireLineageEdges, _expire),
 }

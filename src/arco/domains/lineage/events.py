@@ -15,13 +15,17 @@ from arco.log import EventType, Instant, unchanged
 
 __all__ = [
     "EVENTS",
+    "LINEAGE_EDGES_EXPIRED",
     "LINEAGE_EDGE_ADDED",
     "LINEAGE_EDGE_DROPPED",
     "LINEAGE_RECORDED",
+    "MAX_EDGES",
     "EdgeIdentity",
     "EdgeRecord",
+    "EdgeRef",
     "LineageEdgeAdded",
     "LineageEdgeDropped",
+    "LineageEdgesExpired",
     "LineageRecorded",
     "PartitionRef",
     "execution_id",
@@ -100,6 +104,18 @@ class LineageEdgeDropped(msgspec.Struct, frozen=True, forbid_unknown_fields=True
     target_id: str
 
 
+class EdgeRef(msgspec.Struct, frozen=True, forbid_unknown_fields=True, gc=False):
+    source_id: Id
+    edge_id: Id
+
+
+class LineageEdgesExpired(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Edges of assets that are gone, which nobody used or changed since a time. One that was used after all stays."""
+
+    edges: Annotated[tuple[EdgeRef, ...], msgspec.Meta(min_length=1, max_length=MAX_EDGES)]
+    before: Instant
+
+
 # Every run goes along the same edges again, and two hashes of canonical JSON are a third of folding a use.
 @lru_cache(maxsize=65_536)
 def identify(
@@ -129,5 +145,8 @@ LINEAGE_EDGE_ADDED = EventType(
     "LineageEdgeAdded", LineageEdgeAdded, 2, {1: unchanged}, audit=("AddLineageEdge", "lineage_edge")
 )
 LINEAGE_EDGE_DROPPED = EventType("LineageEdgeDropped", LineageEdgeDropped, audit=("DropLineageEdge", "lineage_edge"))
+LINEAGE_EDGES_EXPIRED = EventType(
+    "LineageEdgesExpired", LineageEdgesExpired, audit=("ExpireLineageEdges", "lineage_edge")
+)
 
-EVENTS = (LINEAGE_RECORDED, LINEAGE_EDGE_ADDED, LINEAGE_EDGE_DROPPED)
+EVENTS = (LINEAGE_RECORDED, LINEAGE_EDGE_ADDED, LINEAGE_EDGE_DROPPED, LINEAGE_EDGES_EXPIRED)

@@ -2,24 +2,28 @@
 
 What a task tells is folded once per run, task and edge. The order in which tasks tell does not matter: first and last
 use go by the tasks' own times, and so does which column lineage is the newest; equal times are told apart by position.
+What is counted is counted together with the one row of its use, so that counts outlive the rows and none counts twice.
 """
 
 import msgspec
 
+from arco.core import day_of
 from arco.domains.lineage.columns import ColumnLineage, is_stronger
-from arco.domains.lineage.commands import COMMANDS
+from arco.domains.lineage.commands import COMMANDS, last_touched
 from arco.domains.lineage.events import (
     EVENTS,
     EdgeIdentity,
     EdgeRecord,
     LineageEdgeAdded,
     LineageEdgeDropped,
+    LineageEdgesExpired,
     LineageRecorded,
     execution_id,
     identify,
 )
 from arco.domains.lineage.tables import (
     LINEAGE_EDGES,
+    LINEAGE_EXECUTION_DAYS,
     LINEAGE_EXECUTIONS,
     LINEAGE_IDS,
     LINEAGE_METADATA,
@@ -28,6 +32,7 @@ from arco.domains.lineage.tables import (
     EdgeMetadata,
     LineageEdge,
     LineageExecution,
+    LineageExecutionDay,
     UpstreamEdge,
 )
 from arco.state import Change, Domain, Group, Input, Stage
@@ -37,7 +42,7 @@ __all__ = ["LINEAGE"]
 
 def _sources_of(item: Input) -> tuple[str, ...]:
     event = item.payload
-    if isinstance(event, LineageRecorded):
+    if isinstance(event, LineageRecorded | LineageEdgesExpired):
         return tuple(sorted({edge.source_id for edge in event.edges}))
     return (event.source_id,)
 
@@ -50,6 +55,8 @@ def _fold_edges(group: Group, item: Input) -> None:
                 _fold_use(group, item, event, record)
     elif isinstance(event, LineageEdgeAdded):
         _fold_added(group, item, event)
+    elif isinstance(event, LineageEdgesExpired):
+        _fold_expired(group, event)
     else:
         _fold_dropped(group, item, event)
 
@@ -83,6 +90,7 @@ def _fold_use(group: Group, item: Input, event: LineageRecorded, record: EdgeRec
     )
     _note_edge(group, item, event, record, identity)
     _note_seen(group, item, event, identity)
+    _note_day(group, event, record, identity)
 
 
 def _note_edge(group: Group, item: Input, event: LineageRecorded, record: EdgeRecord, identity: EdgeIdentity) -> None:
@@ -124,6 +132,41 @@ def _note_seen(group: Group, item: Input, event: LineageRecorded, identity: Edge
         LINEAGE_METADATA,
         msgspec.structs.replace(row, execution_count=row.execution_count + 1, updated_at=item.received),
     )
+
+
+def _note_day(group: Group, event: LineageRecorded, record: EdgeRecord, identity: EdgeIdentity) -> None:
+    day, time = day_of(event.completed_at), event.completed_at
+    row: LineageExecutionDay = group.get(LINEAGE_EXECUTION_DAYS, (identity.edge_id, day)) or LineageExecutionDay(
+        identity.edge_id, day, record.source_id, record.target_id, 0, None, None, time, time
+    )
+    group.put(
+        LINEAGE_EXECUTION_DAYS,
+        LineageExecutionDay(
+            row.edge_id,
+            day,
+            row.source_id,
+            row.target_id,
+            row.execution_count + 1,
+            _sum(row.rows_read, record.rows_read),
+            _sum(row.rows_written, record.rows_written),
+            min(row.first_completed_at, time),
+            max(row.last_completed_at, time),
+        ),
+    )
+
+
+def _sum(known: int | None, told: int | None) -> int | None:
+    return known if told is None else told + (known or 0)
+
+
+def _fold_expired(group: Group, event: LineageEdgesExpired) -> None:
+    for ref in event.edges:
+        if ref.source_id != group.key:
+            continue
+        edge: LineageEdge | None = group.get(LINEAGE_EDGES, ref.edge_id)
+        if edge is not None and last_touched(edge, group.get(LINEAGE_METADATA, ref.edge_id)) < event.before:
+            group.delete(LINEAGE_EDGES, ref.edge_id)
+            group.delete(LINEAGE_METADATA, ref.edge_id)
 
 
 def _fold_added(group: Group, item: Input, event: LineageEdgeAdded) -> None:
@@ -223,12 +266,12 @@ def _fold_id(group: Group, item: Input) -> None:
 LINEAGE = Domain(
     name="lineage",
     log="activity",
-    version=1,
+    version=2,
     events=EVENTS,
     stages=(
         Stage(
             "edges",
-            (LINEAGE_EDGES, LINEAGE_METADATA, LINEAGE_EXECUTIONS),
+            (LINEAGE_EDGES, LINEAGE_METADATA, LINEAGE_EXECUTIONS, LINEAGE_EXECUTION_DAYS),
             _sources_of,
             _fold_edges,
             events=tuple(event.name for event in EVENTS),

@@ -1,8 +1,9 @@
-"""Tables of lineage: three layers in the group of the source, and two indexes that follow from the first.
+"""Tables of lineage: four layers in the group of the source, and two indexes that follow from the first.
 
 - `lineage_edges` (images): the graph. A row changes only when the graph does, not whenever a task runs.
 - `lineage_metadata` (images): when and how often an edge was used, who cares for it.
 - `lineage_executions` (facts): every use of an edge; they expire, and what was counted stays counted.
+- `lineage_execution_days` (images): how often each edge was used on each day. Executions expire; their days stay.
 - `lineage_upstream` (images): the same edges in the group of their target, so that walks up are group reads too.
 - `lineage_ids` (images): where the edge with an id is.
 """
@@ -16,6 +17,7 @@ from arco.state import Kind, Table, Time
 __all__ = [
     "LINEAGE_EDGES",
     "LINEAGE_EXECUTIONS",
+    "LINEAGE_EXECUTION_DAYS",
     "LINEAGE_IDS",
     "LINEAGE_METADATA",
     "LINEAGE_UPSTREAM",
@@ -23,6 +25,7 @@ __all__ = [
     "EdgeMetadata",
     "LineageEdge",
     "LineageExecution",
+    "LineageExecutionDay",
     "UpstreamEdge",
 ]
 
@@ -82,6 +85,22 @@ class LineageExecution(msgspec.Struct, frozen=True, gc=False):
     rows_written: int | None
 
 
+class LineageExecutionDay(msgspec.Struct, frozen=True, gc=False):
+    """The uses of an edge on one day. A use counts when its row is written: once, though the row expires."""
+
+    edge_id: str
+    day: str
+    """The day in UTC on which they were completed, as `2026-01-31`."""
+    source_id: str
+    target_id: str
+    execution_count: int
+    rows_read: int | None
+    """Of those that told; None if none did. So is `rows_written`."""
+    rows_written: int | None
+    first_completed_at: Time
+    last_completed_at: Time
+
+
 class UpstreamEdge(msgspec.Struct, frozen=True, gc=False):
     target_id: str
     edge_id: str
@@ -96,7 +115,9 @@ class EdgeIdRow(msgspec.Struct, frozen=True, gc=False):
     target_id: str
 
 
-LINEAGE_EDGES = Table("lineage_edges", LineageEdge, Kind.IMAGE, ("edge_id",), "source_id", audited=True)
+LINEAGE_EDGES = Table(
+    "lineage_edges", LineageEdge, Kind.IMAGE, ("edge_id",), "source_id", prune=("created_at",), audited=True
+)
 LINEAGE_METADATA = Table("lineage_metadata", EdgeMetadata, Kind.IMAGE, ("edge_id",), "source_id", audited=True)
 LINEAGE_EXECUTIONS = Table(
     "lineage_executions",
@@ -106,6 +127,14 @@ LINEAGE_EXECUTIONS = Table(
     "source_id",
     time="completed_at",
     prune=("completed_at", "run_id"),
+)
+LINEAGE_EXECUTION_DAYS = Table(
+    "lineage_execution_days",
+    LineageExecutionDay,
+    Kind.IMAGE,
+    ("edge_id", "day"),
+    "source_id",
+    prune=("day",),
 )
 LINEAGE_UPSTREAM = Table("lineage_upstream", UpstreamEdge, Kind.IMAGE, ("target_id", "edge_id"), "target_id")
 LINEAGE_IDS = Table("lineage_ids", EdgeIdRow, Kind.IMAGE, ("edge_id",), "edge_id")

@@ -18,6 +18,7 @@ from arco.domains.orchestration.commands import (
     RequestDispatch,
     TriggerRun,
 )
+from arco.domains.orchestration.decide_runs import missing_run
 from arco.domains.orchestration.events import (
     ATTEMPT_REAPED,
     DISPATCH_ENQUEUED,
@@ -189,6 +190,7 @@ __all__ = [
     "cloud_task_id",
     "dispatch_id",
     "materialization_id",
+    "missing_run",
     "most_losses",
     "plan_fingerprint",
     "task_id_of",

@@ -16,6 +16,7 @@ from arco.domains.orchestration.commands import (
     ReapWorker,
     RequestDispatch,
 )
+from arco.domains.orchestration.decide_runs import known_run
 from arco.domains.orchestration.derive import ready_row
 from arco.domains.orchestration.events import (
     ATTEMPT_REAPED,
@@ -47,7 +48,15 @@ from arco.domains.orchestration.tables import (
 from arco.log import NewEvent
 from arco.state import Decision, View, new_event
 
-__all__ = ["claim_tasks", "confirm_dispatch", "known_task", "reap_attempts", "reap_worker", "request_dispatch"]
+__all__ = [
+    "active_runs",
+    "claim_tasks",
+    "confirm_dispatch",
+    "known_task",
+    "reap_attempts",
+    "reap_worker",
+    "request_dispatch",
+]
 
 _PAGE = 100
 
@@ -55,6 +64,7 @@ _PAGE = 100
 async def known_task(view: View, run_id: str, task_key: str) -> TaskRow:
     row: TaskRow | None = await view.get(TASKS, run_id, (run_id, task_key))
     if row is None:
+        await known_run(view, run_id)
         raise NotFound(f"the run {run_id} has no task {task_key}", run_id=run_id, task_key=task_key)
     return row
 
@@ -71,7 +81,7 @@ async def claim_tasks(command: ClaimTasks, view: View, decision: Decision) -> li
     events: list[NewEvent] = []
     if free <= 0:
         return events
-    async for run in _runs(view):
+    async for run in active_runs(view):
         room = free
         if run.max_parallelism:
             room = min(room, run.max_parallelism - len(running.get(run.run_id, ())))
@@ -148,7 +158,7 @@ async def _together(view: View, first: ReadyTaskRow, taken: set[str], now: int) 
     return found
 
 
-async def _runs(view: View) -> AsyncIterator[ActiveRunRow]:
+async def active_runs(view: View) -> AsyncIterator[ActiveRunRow]:
     """Runs that have not ended, in the order in which they are served."""
     after: str | None = None
     while True:

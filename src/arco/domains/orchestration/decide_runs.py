@@ -2,7 +2,7 @@
 
 import msgspec
 
-from arco.core import Conflict, Invalid, NotFound
+from arco.core import Conflict, Invalid, NotFound, format_time, shown
 from arco.domains.orchestration.check import check_plan
 from arco.domains.orchestration.commands import CancelRun, TriggerRun
 from arco.domains.orchestration.events import (
@@ -17,9 +17,9 @@ from arco.domains.orchestration.events import (
 from arco.domains.orchestration.plan import Plan, plan_fingerprint
 from arco.domains.orchestration.tables import RUN_KEYS, RUNS, RunKeyRow, RunRow
 from arco.log import NewEvent
-from arco.state import Decision, View, new_event
+from arco.state import RETENTION, Decision, RetentionRow, View, new_event
 
-__all__ = ["cancel_run", "known_run", "trigger_run"]
+__all__ = ["cancel_run", "known_run", "missing_run", "trigger_run"]
 
 MODES = ("standard", "fill", "force")
 TRIGGERS = ("manual", "rerun")
@@ -29,8 +29,23 @@ _PLAN_FIELDS = ("plan", "plan_blob")
 async def known_run(view: View, run_id: str) -> RunRow:
     row: RunRow | None = await view.get(RUNS, run_id, run_id)
     if row is None:
-        raise NotFound(f"there is no run {run_id}; `arco runs list` shows those there are", run_id=run_id)
+        raise await missing_run(view, run_id)
     return row
+
+
+async def missing_run(view: View, run_id: str) -> NotFound:
+    """What to say of a run that is not there: it never was, or it has expired."""
+    triggered = RUNS.time_in(run_id)
+    retention: RetentionRow | None = await view.get(RETENTION, RUNS.name, RUNS.name)
+    if triggered is None or retention is None or triggered >= retention.before:
+        return NotFound(f"there is no run {shown(run_id)}; `arco runs list` shows those there are", run_id=run_id)
+    return NotFound(
+        f"the run {run_id} of {format_time(triggered)} has expired: what is known of runs before "
+        f"{format_time(retention.before)} is gone (history.runs_days, `arco settings show`). What it made is still "
+        "there, and an earlier state still shows the run (`--as-of`)",
+        run_id=run_id,
+        expired=True,
+    )
 
 
 async def trigger_run(command: TriggerRun, view: View, decision: Decision) -> list[NewEvent]:

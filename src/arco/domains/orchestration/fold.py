@@ -13,6 +13,7 @@ import msgspec
 from arco.assets import GatingAction
 from arco.core import Invalid
 from arco.domains.orchestration.check import check_plan
+from arco.domains.orchestration.decide_claims import active_runs
 from arco.domains.orchestration.deciders import COMMANDS
 from arco.domains.orchestration.derive import (
     BLOCKING_GATES,
@@ -63,13 +64,9 @@ from arco.domains.orchestration.tables import (
     TaskRow,
 )
 from arco.domains.orchestration.unknown import NO_ATTEMPT, unknown_task
-from arco.state import Change, Domain, Group, Input, Reject, Stage
+from arco.state import ByField, Change, Domain, Group, Hold, Input, Reject, Stage, View
 
 __all__ = ["ORCHESTRATION"]
-
-
-def _run_of(item: Input) -> tuple[str, ...]:
-    return (item.payload.run_id,)
 
 
 def _fold_run(group: Group, item: Input) -> None:
@@ -414,6 +411,13 @@ def _fold_active(group: Group, before: RunRow | None, after: RunRow) -> None:
         group.put(ACTIVE_RUNS, new)
 
 
+async def _oldest_active(view: View) -> Hold | None:
+    """Runs that have not ended stay, and so do all that are younger than the oldest of them."""
+    oldest = min([run.run_id async for run in active_runs(view)], default="")
+    since = RUNS.time_in(oldest)
+    return None if since is None else Hold(since, f"the run {oldest} has not ended")
+
+
 def _fold_list(group: Group, item: Input) -> None:
     run_id = item.payload.run_id
     order_key = newest_first(run_id)
@@ -424,13 +428,13 @@ def _fold_list(group: Group, item: Input) -> None:
 ORCHESTRATION = Domain(
     name="orchestration",
     log="activity",
-    version=1,
+    version=2,
     events=EVENTS,
     stages=(
         Stage(
             "runs",
             (RUNS, TASKS, PLAN_TASKS, DEP_SATISFACTION, ATTEMPTS, TIMERS, DISPATCH_OUTBOX, READY_TASKS, READY_BATCHES),
-            _run_of,
+            ByField("run_id"),
             _fold_run,
             events=tuple(kind.name for kind in EVENTS),
         ),
@@ -439,4 +443,5 @@ ORCHESTRATION = Domain(
         Stage("workspace", (ACTIVE_RUNS, CLAIMS), _workspace_of, _fold_workspace, changes=(RUNS, TASKS)),
     ),
     commands=COMMANDS,
+    holds={RUNS.name: _oldest_active},
 )

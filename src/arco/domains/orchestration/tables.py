@@ -11,6 +11,8 @@ everything that a fact can change.
 - `run_keys` (facts): which run a caller's key stands for.
 - `run_list` (images): all runs, newest first.
 - `active_runs`, `claims` (images): the few rows of the whole workspace a dispatcher needs; rows go when they end.
+
+A run expires with all its rows at once. Only runs that have ended do: see `holds` of the domain.
 """
 
 from enum import StrEnum
@@ -404,22 +406,25 @@ class ClaimRow(msgspec.Struct, frozen=True, gc=False):
         return self.batch_id or self.attempt_id
 
 
-RUNS = Table("runs", RunRow, Kind.IMAGE, ("run_id",), "run_id")
-TASKS = Table("tasks", TaskRow, Kind.IMAGE, ("run_id", "task_key"), "run_id")
-PLAN_TASKS = Table("plan_tasks", PlanTaskRow, Kind.FACT, ("run_id", "task_key"), "run_id", time="planned_at")
-DEP_SATISFACTION = Table(
-    "dep_satisfaction",
-    DepSatisfactionRow,
-    Kind.IMAGE,
-    ("run_id", "upstream_task_key", "downstream_task_key"),
-    "run_id",
+def _of_run(
+    name: str, row: type[msgspec.Struct], key: tuple[str, ...], group: str = "run_id", kind: Kind = Kind.IMAGE
+) -> Table:
+    """A table of what is known of runs: it expires with them, by the time that the id of a run begins with."""
+    return Table(name, row, kind, key, group, time="run_id", expires_with="runs")
+
+
+RUNS = Table("runs", RunRow, Kind.IMAGE, ("run_id",), "run_id", time="run_id")
+TASKS = _of_run("tasks", TaskRow, ("run_id", "task_key"))
+PLAN_TASKS = _of_run("plan_tasks", PlanTaskRow, ("run_id", "task_key"), kind=Kind.FACT)
+DEP_SATISFACTION = _of_run(
+    "dep_satisfaction", DepSatisfactionRow, ("run_id", "upstream_task_key", "downstream_task_key")
 )
-ATTEMPTS = Table("attempts", AttemptRow, Kind.IMAGE, ("run_id", "task_key", "attempt_key"), "run_id")
-TIMERS = Table("timers", TimerRow, Kind.IMAGE, ("run_id", "timer_id"), "run_id")
-DISPATCH_OUTBOX = Table("dispatch_outbox", DispatchRow, Kind.IMAGE, ("run_id", "dispatch_id"), "run_id")
-READY_TASKS = Table("ready_tasks", ReadyTaskRow, Kind.IMAGE, ("run_id", "order_key"), "run_id")
-READY_BATCHES = Table("ready_batches", ReadyBatchRow, Kind.IMAGE, ("run_id", "order_key"), "run_id")
-RUN_KEYS = Table("run_keys", RunKeyRow, Kind.FACT, ("run_key",), "run_key", time="created_at")
-RUN_LIST = Table("run_list", RunListRow, Kind.IMAGE, ("order_key",), "workspace")
-ACTIVE_RUNS = Table("active_runs", ActiveRunRow, Kind.IMAGE, ("order_key",), "workspace")
-CLAIMS = Table("claims", ClaimRow, Kind.IMAGE, ("attempt_id",), "workspace")
+ATTEMPTS = _of_run("attempts", AttemptRow, ("run_id", "task_key", "attempt_key"))
+TIMERS = _of_run("timers", TimerRow, ("run_id", "timer_id"))
+DISPATCH_OUTBOX = _of_run("dispatch_outbox", DispatchRow, ("run_id", "dispatch_id"))
+READY_TASKS = _of_run("ready_tasks", ReadyTaskRow, ("run_id", "order_key"))
+READY_BATCHES = _of_run("ready_batches", ReadyBatchRow, ("run_id", "order_key"))
+RUN_KEYS = _of_run("run_keys", RunKeyRow, ("run_key",), "run_key", Kind.FACT)
+RUN_LIST = _of_run("run_list", RunListRow, ("order_key",), "workspace")
+ACTIVE_RUNS = _of_run("active_runs", ActiveRunRow, ("order_key",), "workspace")
+CLAIMS = _of_run("claims", ClaimRow, ("attempt_id",), "workspace")

@@ -11,10 +11,12 @@ from arco.domains.quality.events import (
 )
 from arco.domains.quality.fold import QUALITY
 from arco.domains.quality.tables import (
+    CHECK_RESULT_DAYS,
     CHECK_RESULTS,
     GATING_DECISIONS,
     QUALITY_TABLE,
     CheckResult,
+    CheckResultDay,
     GatingDecision,
     Quality,
     QualityStatus,
@@ -23,11 +25,13 @@ from arco.domains.quality.tables import (
 __all__ = [
     "CHECK_EXECUTED",
     "CHECK_RESULTS",
+    "CHECK_RESULT_DAYS",
     "GATING_DECISIONS",
     "QUALITY",
     "QUALITY_TABLE",
     "CheckExecuted",
     "CheckResult",
+    "CheckResultDay",
     "Gating",
     "GatingAction",
     "GatingDecision",

@@ -1,20 +1,27 @@
-"""The fold of quality: results, decisions, and how each materialization stands after them, in any order."""
+"""The fold of quality: results, decisions, how each materialization stands after them, and what each day brought.
+
+In any order. What is counted is counted together with the one row of its result: a result told again finds its row, and
+one whose row has expired is rejected for its age, so that nothing counts twice and counts outlive the rows.
+"""
 
 from contextlib import suppress
 
 import msgspec
 
+from arco.core import day_of
 from arco.domains.quality.events import EVENTS, CheckExecuted, GatingAction, Severity, result_id
 from arco.domains.quality.tables import (
+    CHECK_RESULT_DAYS,
     CHECK_RESULTS,
     GATING_DECISIONS,
     QUALITY_TABLE,
     CheckResult,
+    CheckResultDay,
     GatingDecision,
     Quality,
     QualityStatus,
 )
-from arco.state import Domain, Group, Input, Reject, Stage
+from arco.state import ByField, Domain, Group, Input, Reject, Stage
 
 __all__ = ["QUALITY"]
 
@@ -33,6 +40,7 @@ _BY_ACTION = {
     GatingAction.FAIL_TASK: QualityStatus.FAILED,
     GatingAction.FAIL_RUN: QualityStatus.FAILED,
 }
+_HARMLESS = (GatingAction.CONTINUE, GatingAction.WARN)
 _BADNESS: dict[str, int] = {status: rank for rank, status in enumerate(QualityStatus)}
 
 
@@ -64,6 +72,7 @@ def _fold_result(group: Group, item: Input) -> None:
     )
     _fold_decision(group, event, result)
     _fold_quality(group, item, event)
+    _fold_day(group, event)
 
 
 def _fold_decision(group: Group, event: CheckExecuted, result: str) -> None:
@@ -112,6 +121,35 @@ def _fold_quality(group: Group, item: Input, event: CheckExecuted) -> None:
     )
 
 
+def _fold_day(group: Group, event: CheckExecuted) -> None:
+    day, time = day_of(event.executed_at), event.executed_at
+    row: CheckResultDay = group.get(CHECK_RESULT_DAYS, (event.asset_id, event.check_id, day)) or CheckResultDay(
+        event.asset_id, event.check_id, day, event.check_name, 0, 0, 0, 0, 0, 0, 0, 0, time, time
+    )
+    failed = None if event.passed else event.severity
+    held = event.gating is not None and event.gating.action not in _HARMLESS
+    latest = (time, event.check_name) > (row.last_executed_at, row.check_name)
+    group.put(
+        CHECK_RESULT_DAYS,
+        CheckResultDay(
+            row.asset_id,
+            row.check_id,
+            day,
+            event.check_name if latest else row.check_name,
+            row.result_count + 1,
+            row.passed_count + (failed is None),
+            row.failed_count + (failed is not None),
+            row.failed_info + (failed == Severity.INFO),
+            row.failed_warning + (failed == Severity.WARNING),
+            row.failed_error + (failed == Severity.ERROR),
+            row.failed_critical + (failed == Severity.CRITICAL),
+            row.held_count + held,
+            min(row.first_executed_at, time),
+            max(row.last_executed_at, time),
+        ),
+    )
+
+
 def _badness(status: str) -> int:
     return _BADNESS[status]
 
@@ -126,13 +164,13 @@ def _status(event: CheckExecuted) -> QualityStatus:
 QUALITY = Domain(
     name="quality",
     log="activity",
-    version=1,
+    version=2,
     events=EVENTS,
     stages=(
         Stage(
             "results",
-            (CHECK_RESULTS, GATING_DECISIONS, QUALITY_TABLE),
-            lambda item: (item.payload.asset_id,),
+            (CHECK_RESULTS, GATING_DECISIONS, QUALITY_TABLE, CHECK_RESULT_DAYS),
+            ByField("asset_id"),
             _fold_result,
             events=tuple(event.name for event in EVENTS),
         ),

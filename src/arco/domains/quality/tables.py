@@ -2,6 +2,7 @@
 
 `check_results` and `gating_decisions` (facts): what each check found and what was done about it. `quality` (images):
 how a materialization stands after all its checks; one without a row was never checked and is `unknown`.
+`check_result_days` (images): how often each check passed and failed on each day. Results expire; their days stay.
 """
 
 from enum import StrEnum
@@ -12,9 +13,11 @@ from arco.state import Kind, Table, Time
 
 __all__ = [
     "CHECK_RESULTS",
+    "CHECK_RESULT_DAYS",
     "GATING_DECISIONS",
     "QUALITY_TABLE",
     "CheckResult",
+    "CheckResultDay",
     "GatingDecision",
     "Quality",
     "QualityStatus",
@@ -81,6 +84,28 @@ class Quality(msgspec.Struct, frozen=True, gc=False):
     updated_at: Time
 
 
+class CheckResultDay(msgspec.Struct, frozen=True, gc=False):
+    """What a check found on one day. A result counts when its row is written: once, though the row expires."""
+
+    asset_id: str
+    check_id: str
+    day: str
+    """The day in UTC on which results were found, as `2026-01-31`."""
+    check_name: str
+    """As its last result of the day has it."""
+    result_count: int
+    passed_count: int
+    failed_count: int
+    failed_info: int
+    failed_warning: int
+    failed_error: int
+    failed_critical: int
+    held_count: int
+    """Results because of which a version was blocked or quarantined, or a task or a run failed."""
+    first_executed_at: Time
+    last_executed_at: Time
+
+
 CHECK_RESULTS = Table(
     "check_results",
     CheckResult,
@@ -100,3 +125,6 @@ GATING_DECISIONS = Table(
     prune=("decided_at", "run_id"),
 )
 QUALITY_TABLE = Table("quality", Quality, Kind.IMAGE, ("materialization_id",), "asset_id")
+CHECK_RESULT_DAYS = Table(
+    "check_result_days", CheckResultDay, Kind.IMAGE, ("asset_id", "check_id", "day"), "asset_id", prune=("day",)
+)
