@@ -227,9 +227,9 @@ def test_what_cannot_be_read_says_why() -> None:
             await world.materialize(table, file)
             return await world.refusal(f"FROM sales.{name}")
 
-        lake = await made("lake", DataFile("data/x", 1, 1), "ICEBERG")
+        lake = await made("lake", DataFile("data/x", 1, 1), "DELTA")
         assert isinstance(lake, Refused)
-        assert "ICEBERG" in lake.message
+        assert "DELTA" in lake.message
         assert [row[0] for row in await world.rows("DESCRIBE sales.lake")] == ["id"]
         assert isinstance(await made("missing", DataFile("data/never-written", 1, 1)), NotFound)
         broken = await made("broken", await world.write("data/broken", b"not parquet"))

@@ -6,6 +6,7 @@ from arco.catalog._browser import browser_urls
 from arco.catalog._cursors import check_limit, decode_cursor, encode_cursor, number_in
 from arco.catalog._diff import Changed, Difference, compare, diff_snapshots
 from arco.catalog._footer import column_facts, read_footer
+from arco.catalog._iceberg import ICEBERG_FORMATS, iceberg_columns, table_commits, with_iceberg
 from arco.catalog._lineage import downstream_of, walk
 from arco.catalog._names import (
     Namer,
@@ -38,10 +39,14 @@ from arco.catalog._register import Found, FoundColumn, inspect
 from arco.catalog._relations import CatalogResolver, SystemRelations
 from arco.catalog._revisions import revisions_page
 from arco.catalog._sql import Limits, QueryResult, Sandbox
+from arco.catalog._sql_files import Wanted, decode_file
+from arco.catalog._sql_relation import Relation, select_columns
+from arco.catalog._sql_types import arrow_type
 from arco.catalog._tables import find_table
 from arco.catalog._type_text import type_text
 
 __all__ = [
+    "ICEBERG_FORMATS",
     "NOW",
     "AsOf",
     "CatalogResolver",
@@ -53,11 +58,14 @@ __all__ = [
     "Namer",
     "Points",
     "QueryResult",
+    "Relation",
     "Resolved",
     "Row",
     "Sandbox",
     "SystemRelations",
     "View",
+    "Wanted",
+    "arrow_type",
     "audit_page",
     "browser_urls",
     "check_limit",
@@ -65,11 +73,13 @@ __all__ = [
     "column_facts",
     "compare",
     "decode_cursor",
+    "decode_file",
     "diff_snapshots",
     "downstream_of",
     "encode_cursor",
     "find_asset",
     "find_table",
+    "iceberg_columns",
     "inspect",
     "list_columns",
     "list_namespaces",
@@ -90,10 +100,13 @@ __all__ = [
     "run_outputs",
     "schema_diff",
     "schema_versions",
+    "select_columns",
+    "table_commits",
     "table_history",
     "table_info",
     "table_or_asset",
     "table_path",
     "type_text",
     "walk",
+    "with_iceberg",
 ]

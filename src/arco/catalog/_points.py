@@ -114,6 +114,14 @@ class Points:
                 self._kept.popitem(last=False)
         return snapshot
 
+    def rows_held(self) -> int:
+        """Rows in memory of the states that are kept."""
+        return sum(snapshot.rows_held() for snapshot, _ in self._kept.values())
+
+    def shed(self) -> None:
+        """Keep none of them."""
+        self._kept.clear()
+
     def _find(self, key: tuple[str, int | None, int | None]) -> Snapshot | None:
         """A state that was kept, unless it is too old or has grown too large."""
         found = self._kept.pop(key, None)
@@ -153,6 +161,6 @@ async def _received(opened: OpenLog, position: int) -> int:
     if number == 0:
         return 0
     await opened.current(min_position=position)
-    sequence = opened.follower.sequence
-    segment = decode_segment(await sequence.read_known(number), sequence.path(number))
+    ledger = opened.follower.ledger
+    segment = decode_segment(await ledger.read(number), ledger.path(number))
     return segment.header.received

@@ -19,7 +19,7 @@ from arco.catalog._names import (
     resolve_namespace,
     resolve_table,
 )
-from arco.core import NotFound, Stale, format_path, format_time
+from arco.core import NotFound, Refused, Stale, format_path, format_time
 from arco.domains.catalog import (
     COLUMNS,
     CONTRACTS,
@@ -39,13 +39,14 @@ from arco.domains.catalog import (
     SchemaVersion,
     Sla,
     TableRow,
+    is_iceberg,
 )
 from arco.state import Table
 from arco.wire import (
+    AnyFormat,
     ColumnInfo,
     ContractInfo,
     DeclaredInfo,
-    Format,
     FormerColumnNameInfo,
     HistoryEntry,
     NamespaceInfo,
@@ -183,7 +184,7 @@ async def table_info(view: View, ref: Ref | str) -> TableInfo:
         id=id,
         name=format_path(resolved.path),
         namespace=format_path(resolved.path[:-1]),
-        format=cast(Format, row.format),
+        format=cast(AnyFormat, row.format),
         location=row.location,
         description=row.description,
         owners=list(row.owners),
@@ -218,7 +219,7 @@ async def list_tables(
             id=name.object_id,
             name=f"{text}.{format_path((name.name,))}",
             namespace=text,
-            format=cast(Format, name.format),
+            format=cast(AnyFormat, name.format),
             description=name.description,
             updated_at=format_time(name.updated_at),
         )
@@ -301,7 +302,7 @@ async def schema_versions(
     view: View, ref: Ref | str, cursor: str | None = None, limit: int = 20
 ) -> Page[SchemaVersionInfo]:
     """The schemas a table has had, oldest first."""
-    resolved = await resolve_table(view, ref)
+    resolved = await _versioned(view, ref)
     place = f"versions/{resolved.id}"
     last = decode_cursor(place, cursor, 1)
     rows: list[SchemaVersion] = await view.page(
@@ -321,6 +322,18 @@ async def schema_versions(
     return Page[SchemaVersionInfo](items=items, next_cursor=following, position=_at(view))
 
 
+async def _versioned(view: View, ref: Ref | str) -> Resolved:
+    """A table whose schemas the catalog decides. Those of Iceberg tables are in their metadata."""
+    resolved = await resolve_table(view, ref)
+    row: TableRow | None = await view.get(TABLES, resolved.id, resolved.id)
+    if row is not None and is_iceberg(row.format):
+        raise Refused(
+            f"{format_path(resolved.path)} has its schemas in its Iceberg metadata, not in the catalog; its commits "
+            "say when they changed: `arco table commits`, GET /api/v1/tables/{table}/commits"
+        )
+    return resolved
+
+
 async def _versions(view: View, table_id: str) -> list[SchemaVersion]:
     rows: list[SchemaVersion] = await view.rows(SCHEMA_VERSIONS, table_id)
     return sorted(rows, key=lambda row: row.version)
@@ -335,7 +348,7 @@ async def schema_diff(view: View, ref: Ref | str, from_version: int, to_version:
 
     A column that has another type or may be null now is retyped; one that has another name as well is in both lists.
     """
-    resolved = await resolve_table(view, ref)
+    resolved = await _versioned(view, ref)
     known = {row.version: row for row in await _versions(view, resolved.id)}
     for version in (from_version, to_version):
         if version not in known:

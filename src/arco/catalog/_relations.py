@@ -7,22 +7,28 @@ which. What is private does not exist here: asking for it is asking for an unkno
 
 from collections.abc import Awaitable, Callable, Collection, Sequence
 
+import msgspec
 import pyarrow as pa
 
+from arco.assets import AssetDefinition, DataFormat
+from arco.catalog._iceberg import ICEBERG_FORMATS
 from arco.catalog._sql_assets import read_asset_data
 from arco.catalog._sql_data import read_current_files
 from arco.catalog._sql_relation import Relation, SqlView, near_names, select_columns
 from arco.catalog._views import VIEWS
-from arco.core import NotFound, Runtime, format_path
+from arco.core import NotFound, Refused, Runtime, format_path
 from arco.domains.catalog import Column, TableRow
-from arco.domains.deployments import AssetRow
+from arco.domains.deployments import AssetRow, AssetStatus
 from arco.state import Snapshot, Table
 from arco.storage import Store
 
-__all__ = ["CatalogResolver", "FindAsset", "FindTable", "SystemRelations"]
+__all__ = ["CatalogResolver", "FindAsset", "FindTable", "ReadIceberg", "SystemRelations"]
 
 FindTable = Callable[[tuple[str, ...]], Awaitable[tuple[TableRow, list[Column]] | None]]
 """The table of a path and all its columns, dropped ones included; None if there is none."""
+
+ReadIceberg = Callable[[TableRow, str, Snapshot], Awaitable[Relation]]
+"""The data of an Iceberg table, called by this name, as of a snapshot of the activity."""
 
 FindAsset = Callable[[tuple[str, ...]], Awaitable[AssetRow | None]]
 """The asset of a key, by its parts; None if there is none."""
@@ -78,8 +84,17 @@ class SystemRelations:
         return self._raw.get(name)
 
 
+def _is_table_of(asset: AssetRow, row: TableRow) -> bool:
+    """Whether a table is the one that an asset of format iceberg has."""
+    is_deployed = asset.status == AssetStatus.ACTIVE and row.format == ICEBERG_FORMATS[0]
+    return is_deployed and msgspec.json.decode(asset.definition, type=AssetDefinition).format is DataFormat.ICEBERG
+
+
 class CatalogResolver:
-    """A `Resolver`: `system.*` in any case first, else a table, else an asset, exactly as they are called."""
+    """A `Resolver`: `system.*` in any case first, else a table, else an asset, exactly as they are called.
+
+    The Iceberg table of an asset is the asset: its versions are read, whose past reaches further than snapshots do.
+    """
 
     def __init__(
         self,
@@ -91,6 +106,7 @@ class CatalogResolver:
         runtime: Runtime,
         max_input_bytes: int,
         find_asset: FindAsset | None = None,
+        read_iceberg: ReadIceberg | None = None,
     ) -> None:
         self._system = system
         self._find_table = find_table
@@ -100,6 +116,7 @@ class CatalogResolver:
         self._runtime = runtime
         self._max_input_bytes = max_input_bytes
         self._find_asset = find_asset
+        self._read_iceberg = read_iceberg
 
     async def __call__(self, path: tuple[str, ...]) -> Relation | SqlView:
         of_system = path[0].lower() == _SYSTEM and len(path) == 2
@@ -107,8 +124,11 @@ class CatalogResolver:
         if found is not None:
             return found
         table = await self._find_table(path) if len(path) > 1 else None
-        if table is not None:
+        asset = await self._find_asset(path) if self._find_asset is not None and len(path) > 1 else None
+        if table is not None and not (asset is not None and _is_table_of(asset, table[0])):
             row, columns = table
+            if row.format in ICEBERG_FORMATS:
+                return await self._iceberg(row, format_path(path))
             return await read_current_files(
                 row,
                 columns,
@@ -119,7 +139,6 @@ class CatalogResolver:
                 self._runtime,
                 self._max_input_bytes,
             )
-        asset = await self._find_asset(path) if self._find_asset is not None and len(path) > 1 else None
         if asset is not None:
             newest = await self._newest()
             return await read_asset_data(
@@ -135,3 +154,12 @@ class CatalogResolver:
             f"there is no table or asset {name}; a query may name the full_name in system.tables, and the key in "
             "system.assets"
         )
+
+    async def _iceberg(self, row: TableRow, name: str) -> Relation:
+        if row.format != ICEBERG_FORMATS[0] or self._read_iceberg is None:
+            what = "a view of other engines" if row.format != ICEBERG_FORMATS[0] else "an Iceberg table"
+            raise Refused(
+                f"{name} is {what}, which SQL here does not read; query it with an engine that does, its columns are "
+                "in system.columns"
+            )
+        return await self._read_iceberg(row, name, self._activity)

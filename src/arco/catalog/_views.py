@@ -5,7 +5,8 @@ that has a dot itself in double quotes. Rows keep all their columns; what is add
 
 - `system.namespaces` has `path`.
 - `system.tables` has `namespace` (its path) and `full_name`.
-- `system.columns` has `table_name`, the full name of its table; None for a table that was dropped.
+- `system.columns` has `table_name`, the full name of its table; None for a table that was dropped. Columns of Iceberg
+  tables and views are among them: they come from the other log, and what only the catalog keeps of a column is null.
 - `system.materializations` has `written_status`, which is how a version was written; its `status` is how it stands now.
 """
 
@@ -66,10 +67,15 @@ FROM {{tables}} tables LEFT JOIN paths ON paths.namespace_id = tables.namespace_
     FROM {{tables}} tables JOIN paths ON paths.namespace_id = tables.namespace_id
 )
 SELECT columns.* EXCLUDE (_position), full_names.full_name AS table_name, columns._position
-FROM {{columns}} columns LEFT JOIN full_names ON full_names.table_id = columns.table_id""",
-        ("namespaces", "tables", "columns"),
+FROM (
+    FROM {{columns}} UNION ALL BY NAME
+    SELECT * EXCLUDE (field_id, schema_number), updated_at AS created_at, 'active' AS status FROM {{table_columns}}
+) columns LEFT JOIN full_names ON full_names.table_id = columns.table_id""",
+        ("namespaces", "tables", "columns", "table_columns"),
         ("table_name",),
-        frozenset({"namespace_id", "parent_id", "name", "table_id", "_position"}),
+        frozenset(
+            {"namespace_id", "parent_id", "name", "table_id", "updated_at", "field_id", "schema_number", "_position"}
+        ),
     ),
     "materializations": SystemView(
         """
