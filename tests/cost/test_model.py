@@ -1,0 +1,163 @@
+"""Prices, loads and the model: sane at every scale, of nothing but what the tests of this version measure."""
+
+import json
+import math
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from arco.core import Invalid
+from arco.cost import CLASSES, Class, Load, Scale, bill, load_prices, model, parse_model, prices_named, profile
+from arco.cost._replay import FAN_IN, replay
+from arco.storage import Operation
+from tests.cost.profile import measure
+from tests.runtime.test_requests import documented
+
+S3 = prices_named(load_prices(), "s3")
+
+
+def test_requests_of_operations_are_those_of_the_documentation() -> None:
+    assert profile().requests == documented(), "run `make schemas`"
+
+
+def test_tables_and_bytes_are_those_of_this_version() -> None:
+    found, known = measure(), profile()
+    for kind, one in found["kinds"].items():
+        assert known.kinds[kind].tables == one["tables"], "run `make schemas`"
+        for name in ("segment_bytes", "delta_bytes"):
+            assert getattr(known.kinds[kind], name) == pytest.approx(one[name], rel=0.2)
+    for name in ("fact_bytes", "manifest_bytes", "layer_bytes", "entry_bytes", "file_bytes", "row_bytes"):
+        assert getattr(known, name) == pytest.approx(found[name], rel=0.25)
+
+
+def test_every_operation_has_a_class() -> None:
+    assert set(CLASSES) == set(Operation)
+    assert CLASSES[Operation.SIGN] is None
+
+
+def test_every_table_of_prices_has_region_month_and_source() -> None:
+    tables = load_prices()
+    assert [table.name for table in tables] == ["s3", "gcs", "azure", "r2"]
+    for table in tables:
+        assert table.region
+        assert table.source.startswith("https://")
+        assert len(table.as_of) == 7
+        assert table.read < table.write
+
+
+def test_prices_are_for_a_thousand_requests_and_a_gigabyte() -> None:
+    assert S3.of(Class.WRITE, 1_000_000) == pytest.approx(5.0)
+    assert S3.of(Class.READ, 1_000_000) == pytest.approx(0.4)
+    assert S3.storage(100 * 2**30) == pytest.approx(2.3)
+    whole = bill({"x": {Operation.CREATE: 1000, Operation.SIGN: 5, Operation.DELETE: 9}}, {"data": 2**30}, S3, times=2)
+    assert [line.what for line in whole.lines] == ["x: create", "x: delete", "stored: data"]
+    assert whole.dollars_a_day == pytest.approx(0.01 + 2 * 0.023 / 30.4375)
+
+
+def test_prices_can_be_given_anew(tmp_path: Path) -> None:
+    assert prices_named(load_prices(), "gcs", {"write": 1.0}).write == 1.0
+    own = {**{name: getattr(S3, name) for name in S3.__struct_fields__}, "name": "mine", "write": 2.0}
+    file = tmp_path / "prices.json"
+    file.write_text(json.dumps([own]))
+    assert prices_named(load_prices(file), "mine").write == 2.0
+    assert prices_named(load_prices(file), "azure").name == "azure"
+
+
+@pytest.mark.parametrize("text", ["", "{}", "[{}]", '[{"name": "x"}]', "\xff"])
+def test_a_file_that_holds_no_prices_is_refused(tmp_path: Path, text: str) -> None:
+    file = tmp_path / "prices.json"
+    file.write_text(text)
+    with pytest.raises(Invalid, match="price tables"):
+        load_prices(file)
+
+
+def test_prices_that_do_not_exist_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(Invalid, match="cannot read"):
+        load_prices(tmp_path / "none")
+    with pytest.raises(Invalid, match="s3, gcs, azure, r2"):
+        prices_named(load_prices(), "ibm")
+    with pytest.raises(Invalid, match="gb_month"):
+        prices_named(load_prices(), "s3", {"writes": 1.0})
+    for value in (-1.0, math.nan, math.inf):
+        with pytest.raises(Invalid):
+            prices_named(load_prices(), "s3", {"write": value})
+
+
+@given(
+    mix=st.dictionaries(st.sampled_from("abc"), st.floats(0.1, 100), min_size=1),
+    tables=st.integers(1, 6),
+    length=st.integers(1, 400),
+)
+def test_layers_of_a_table_stay_few_and_each_row_is_written_once_a_level(
+    mix: dict[str, float], tables: int, length: int
+) -> None:
+    found = replay(mix, {kind: {f"t{n}": 1.0 for n in range(tables)} for kind in mix}, length)
+    levels = math.log(max(length, 2), FAN_IN) + 1
+    assert found.layers <= tables * (FAN_IN - 1) * (levels + 1)
+    assert found.merges <= tables / (FAN_IN - 1)
+    assert found.adoptions <= found.merges
+
+
+def test_at_rest_it_costs_what_is_stored_and_nothing_else() -> None:
+    nothing = Load(runs=0, posts=0, changes=0, reads=0)
+    closed = model(nothing, Scale(open_hours=0, collections=0))
+    assert closed.total.total() == 0
+    idle = model(nothing, Scale(collections=0))
+    assert {op.value: round(number) for op, number in idle.total.items() if number} == {"get": 48, "head": 48}
+
+
+@given(
+    tenants=st.sampled_from([1, 10, 10_000]),
+    events=st.floats(0, 1e9),
+    days=st.sampled_from([1, 30, 365]),
+)
+def test_the_model_holds_at_every_scale(tenants: int, events: float, days: int) -> None:
+    load, scale = parse_model([f"tenants={tenants}", f"events_per_day={events}", f"days={days}"])
+    assert load.events == pytest.approx(events / tenants, abs=1e-6)
+    found = model(load, scale)
+    assert all(number >= 0 and math.isfinite(number) for number in found.total.values())
+    assert all(one.objects >= 0 and math.isfinite(one.bytes) for one in found.stored.values())
+    assert found.segments <= 2 * 86_400 / scale.put_seconds
+    assert found.publishes <= 2 * 4 * 86_400
+    assert found.publishes <= found.segments + 1e-6
+
+
+def test_cost_follows_activity_and_many_events_share_requests() -> None:
+    def dollars(**given: float) -> float:
+        load, scale = parse_model([f"{name}={value}" for name, value in given.items()])
+        return bill(model(load, scale).requests, {}, S3, scale.workspaces).dollars_a_month
+
+    assert dollars(tenants=100) == pytest.approx(100 * dollars(tenants=1))
+    small, large = dollars(events_per_day=1e6), dollars(events_per_day=1e9)
+    assert large < 300 * small, "group commit and the pace of publishing"
+
+
+def test_only_the_log_and_rows_grow_after_a_month() -> None:
+    load = Load()
+    month, year = (model(load, Scale(days=days)) for days in (31, 365))
+    assert year.stored["ledger"].objects == pytest.approx(month.stored["ledger"].objects * 365 / 31)
+    assert year.stored["manifests"].objects < 1.2 * month.stored["manifests"].objects
+    assert year.total[Operation.CREATE] < 1.1 * month.total[Operation.CREATE]
+    assert replace(load, runs=0).events < load.events
+
+
+@pytest.mark.parametrize(
+    ("values", "says"),
+    [
+        (["tenants"], "name=number"),
+        (["tenants=many"], "name=number"),
+        (["tenant=1"], "the model has no tenant"),
+        (["tenants=1", "workspaces=2"], "one of the two"),
+        (["tenants=0"], "more than 0"),
+        (["posts=1", "events_per_day=5"], "one of the two"),
+        (["runs=100", "events_per_day=5"], "more than 5"),
+        (["runs=-1"], "0 or more"),
+        (["runs=nan"], "0 or more"),
+    ],
+)
+def test_what_the_model_does_not_understand_is_refused(values: list[str], says: str) -> None:
+    with pytest.raises(Invalid, match=says):
+        parse_model(values)

@@ -1,0 +1,117 @@
+"""The model against counts: a simulated month of a calm workspace, and what is left when it is closed."""
+
+from collections import Counter
+from dataclasses import dataclass
+
+import pytest
+
+from arco.cost import Scale, Usage, bill, load_prices, measure_usage, model, prices_named
+from arco.log import Place
+from arco.runtime import DEFINITIONS
+from arco.storage import Operation, RequestCounts, Role, RoleStore
+from tests.simulation.months import CALM, DAY_SECONDS, SCOPE, Life, live, run
+
+DAYS = 30
+NAMES = {"range": Operation.GET_RANGE}
+
+
+@dataclass(frozen=True)
+class Month:
+    life: Life
+    usage: Usage
+    asked: int
+    """Requests that it took to measure the usage."""
+    at_rest: int
+    """Requests of a month after it was closed."""
+
+
+@pytest.fixture(scope="module")
+def month() -> Month:
+    async def scenario() -> Month:
+        life = await live(DAYS, CALM)
+        counts = RequestCounts()
+        reader = RoleStore(life.store, SCOPE, Role.READER, counts)
+        incarnation = life.workspace.incarnation.id
+        places = [Place(SCOPE.tenant, SCOPE.workspace, incarnation, known.log) for known in DEFINITIONS]
+        usage = await measure_usage(reader, places, life.runtime, days=7)
+        before = life.store.requests.total()
+        await life.runtime.sleep(DAYS * DAY_SECONDS)
+        return Month(life, usage, counts.count(), life.store.requests.total() - before)
+
+    return run(scenario())
+
+
+def counted(life: Life, days: int = DAYS) -> Counter[Operation]:
+    """Requests of a mean day, of the last so many."""
+    found: Counter[Operation] = Counter()
+    for day in life.days[-days:]:
+        for name, number in day.requests.items():
+            found[NAMES.get(name) or Operation(name)] += number / days  # type: ignore[assignment]
+    return found
+
+
+@pytest.mark.parametrize(
+    ("operation", "margin", "days"),
+    [
+        (Operation.CREATE, 0.10, DAYS),
+        (Operation.PUT, 0.20, DAYS),
+        (Operation.GET_RANGE, 0.15, DAYS),
+        (Operation.LIST, 0.0, DAYS),
+        # These grow while revisions gather, so the model speaks of the last days.
+        (Operation.GET, 0.20, 3),
+        (Operation.HEAD, 0.35, 3),
+    ],
+)
+def test_requests_are_as_many_as_the_model_says(month: Month, operation: Operation, margin: float, days: int) -> None:
+    expected = model(CALM, Scale(days=DAYS)).total[operation]
+    assert counted(month.life, days)[operation] == pytest.approx(expected, rel=margin)
+
+
+def test_the_bill_for_requests_is_the_model_s_within_a_tenth(month: Month) -> None:
+    prices = prices_named(load_prices(), "s3")
+    expected = bill(model(CALM, Scale(days=DAYS)).requests, {}, prices).dollars_a_month
+    assert bill({"all": counted(month.life)}, {}, prices).dollars_a_month == pytest.approx(expected, rel=0.10)
+
+
+@pytest.mark.parametrize(("folder", "margin"), [("ledger", 0.05), ("state", 0.35), ("manifests", 0.40)])
+def test_what_is_stored_is_what_the_model_says(month: Month, folder: str, margin: float) -> None:
+    expected = model(CALM, Scale(days=DAYS)).stored[folder]
+    found = month.life.days[-1].stored[folder]
+    assert found.objects == pytest.approx(expected.objects, rel=margin)
+    assert found.bytes == pytest.approx(expected.bytes, rel=margin)
+
+
+def test_files_are_few_and_only_the_log_and_what_is_retained_grows(month: Month) -> None:
+    """Inodes on local disk: what a month of eight appends a day leaves with a collection a day."""
+    days = month.life.days
+    assert days[-1].objects < 1_000
+    last, before = days[-1], days[-8]
+    grown = {name: last.stored[name].objects - before.stored[name].objects for name in ("ledger", "state", "manifests")}
+    assert grown["ledger"] == 7 * 8
+    assert grown["state"] < 7 * sum(day.requests["create"] for day in days[-7:]) / 7 / 2
+    assert grown["manifests"] <= 7 * 11
+
+
+def test_a_closed_workspace_makes_no_requests(month: Month) -> None:
+    assert month.at_rest == 0
+
+
+def test_a_live_workspace_tells_what_it_did(month: Month) -> None:
+    usage, days = month.usage, month.life.days
+    assert len(usage.days) == 7
+    assert usage.mean("segments") == pytest.approx(sum(day.segments for day in days[-7:]) / 7, rel=0.05)
+    assert usage.mean("revisions") == pytest.approx(sum(day.revisions for day in days[-7:]) / 7, rel=0.10)
+    assert usage.mean("events") == pytest.approx(CALM.events, rel=0.35), "a sample of the segments"
+    for folder, one in days[-1].stored.items():  # what closing it published came after the last day
+        assert one.objects <= usage.stored[folder].objects <= one.objects + 20
+        assert one.bytes <= usage.stored[folder].bytes
+    assert month.asked < 60
+
+
+def test_a_day_with_faults_loses_nothing_and_costs_a_little_more() -> None:
+    life = run(live(2, CALM, faults=0.05, seed=3))
+    posted = 2 * int(CALM.posts * CALM.facts)
+    made = 2 * int(CALM.runs * CALM.tasks)
+    rows = sum(layer.rows for layer in life.head("activity").layers_of("materializations"))
+    assert rows == posted + made
+    assert life.days[-1].requests["create"] >= 0.8 * model(CALM, Scale(days=2)).total[Operation.CREATE]
