@@ -1,0 +1,505 @@
+"""Restoring: a new incarnation is written from a backup, the old one is sealed, then the new one is opened.
+
+    segments, blobs, code, state, tables -> fold and publish -> seal the old incarnation -> incarnations/{n+1}
+
+The new incarnation lies in a folder that nobody knows until the last create, so that a backup that cannot be used, and
+a crash before the seal, leave the old one as it was. After the seal the old one takes nothing any more, and the same
+command run again goes on: the folder's name is made of the backup and the cut, and the same input gives the same bytes.
+"""
+
+import hashlib
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import msgspec
+
+from arco.backup._cut import Cut, Moment, find_cut, pointers_of, tables_through
+from arco.backup._format import Backup, Content, Entry, LogCopy, TableCopy
+from arco.backup._rewrite import rewrite_manifest, rewrite_pointers, rewrite_segment, rewritten_paths
+from arco.backup._seal import is_sealed, seal_incarnation
+from arco.backup._vault import Vault, in_parallel
+from arco.core import (
+    Conflict,
+    Corrupt,
+    Forbidden,
+    Invalid,
+    Refused,
+    Runtime,
+    Unavailable,
+    derive_ulid,
+    format_time,
+    new_ulid,
+)
+from arco.domains.tables import TABLE_STATES
+from arco.iceberg import Decisions, Locations, Pointer, Who, encode_pointer
+from arco.log import (
+    FIRST_LINK,
+    SEGMENT_FORMAT,
+    Event,
+    Header,
+    Link,
+    Place,
+    check_segment,
+    encode_segment,
+    position_of,
+    segment_text,
+)
+from arco.runtime import DEFINITIONS, Incarnation, Workspace, open_incarnation, read_incarnations
+from arco.state import (
+    INCARNATION_OPENED,
+    Definition,
+    IncarnationOpened,
+    Layout,
+    Manifest,
+    check_versions,
+    decode_manifest,
+    encode_manifest,
+    snapshot_at_revision,
+)
+from arco.storage import (
+    ObjectExists,
+    ObjectMissing,
+    RequestCounts,
+    Role,
+    RoleStore,
+    Scope,
+    Sequence,
+    Store,
+    StoreFailed,
+)
+
+__all__ = ["Plan", "Restored", "plan_restore", "restore"]
+
+ATTEMPTS = 8
+LOGS = ("catalog", "activity")
+
+Progress = Callable[[str, int, int], None]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a restore would do."""
+
+    backup: Backup
+    cut: Cut
+    incarnation: Incarnation
+    """The one that would be opened."""
+    old: Incarnation | None
+    """The one that would be sealed; None in an empty store."""
+    is_sealed: bool
+    """Whether a restore was begun already: then nothing is lost by this one."""
+    lost: dict[str, int] = field(default_factory=dict)
+    """Segments of the old incarnation that are not restored, by log; those that the backup does not have included."""
+
+
+@dataclass(frozen=True)
+class Restored:
+    plan: Plan
+    incarnation: Incarnation
+    positions: dict[str, int]
+    """How far each log goes now."""
+    tables: int
+    """Iceberg tables and views."""
+    elsewhere: tuple[str, ...]
+    """Iceberg tables whose metadata could not be put back where it lay, with the reason."""
+
+
+async def plan_restore(
+    base: Store,
+    scope: Scope,
+    vault: Vault,
+    runtime: Runtime,
+    *,
+    number: int | None = None,
+    moment: Moment | None = None,
+) -> Plan:
+    backup = await vault.backup(number)
+    cut = await find_cut(vault, backup, moment)
+    there = await read_incarnations(base, scope, runtime)
+    old = there[-1] if there else None
+    next_number = old.number + 1 if old is not None else 1
+    seed = f"{scope.root}:{next_number}:{backup.id}:{cut}"
+    name = f"inc-{derive_ulid(backup.finished_at, seed).lower()}"
+    new = Incarnation(
+        name,
+        next_number,
+        runtime.now(),
+        "restore",
+        old.id if old is not None else backup.incarnation,
+        backup=backup.id,
+        through={log: str(cut.through.get(log, position_of(number + 1, 0) - 1)) for log, number in cut.numbers.items()},
+    )
+    sealed, lost = False, {}
+    if old is not None:
+        reader = RoleStore(base, scope, Role.READER, RequestCounts())
+        for log in LOGS:
+            place = Place(scope.tenant, scope.workspace, old.id, log)
+            sealed = sealed or await is_sealed(reader, place, runtime)
+            tail = await Sequence(reader, Layout(place).ledger, runtime).tail()
+            lost[log] = max(tail.number - cut.numbers[log], 0) if old.id == backup.incarnation else tail.number
+    return Plan(backup, cut, new, old, sealed, lost)
+
+
+async def restore(
+    base: Store,
+    scope: Scope,
+    vault: Vault,
+    runtime: Runtime,
+    plan: Plan,
+    locations: Locations,
+    *,
+    actor: str,
+    replace: bool = False,
+    progress: Progress = lambda what, done, total: None,
+) -> Restored:
+    """Carry out a plan. `replace` must be said if there is a workspace that is in use.
+
+    `locations` are those of the workspace, with the rights of an admin.
+    """
+    if plan.old is not None and not plan.is_sealed and not replace:
+        raise Refused(
+            f"the workspace {scope.root} is there, with {sum(plan.lost.values())} segments that would not be restored; "
+            "to seal it and go on from the backup, say --replace"
+        )
+    restoring = _Restoring(base, scope, vault, runtime, plan, locations, actor, progress)
+    restored = await restoring.fill()
+    who = Who(actor, new_ulid(runtime, runtime), source="admin", client="arco restore")
+    if plan.old is not None:
+        await seal_incarnation(
+            restoring.store,
+            scope.tenant,
+            scope.workspace,
+            plan.old.id,
+            runtime,
+            who,
+            known={log: number for log, number in plan.cut.numbers.items() if plan.old.id == plan.backup.incarnation},
+            progress=lambda done, total: progress("sealing tables", done, total),
+        )
+    else:
+        await _fence_lost(restoring.store, scope, plan.backup, runtime)
+    opened = await open_incarnation(base, scope, runtime, plan.incarnation)
+    return Restored(plan, opened, restored.positions, restored.tables, tuple(restored.elsewhere))
+
+
+async def _fence_lost(store: Store, scope: Scope, backup: Backup, runtime: Runtime) -> None:
+    """Of an incarnation that was lost with its bucket nobody knows the ends, so they cannot be sealed. Floors above all
+    numbers tell whoever returns after a quarter of the minimum age that what it creates does not count."""
+    for log in LOGS:
+        place = Place(scope.tenant, scope.workspace, backup.incarnation, log)
+        for prefix in (Layout(place).ledger, Layout(place).manifests):
+            await Sequence(store, prefix, runtime).raise_floor(1 << 62, new_ulid(runtime, runtime))
+
+
+@dataclass
+class _Filled:
+    positions: dict[str, int]
+    tables: int
+    elsewhere: list[str]
+
+
+class _Restoring:
+    def __init__(
+        self,
+        base: Store,
+        scope: Scope,
+        vault: Vault,
+        runtime: Runtime,
+        plan: Plan,
+        locations: Locations,
+        actor: str,
+        progress: Progress,
+    ) -> None:
+        self.store = RoleStore(base, scope, Role.ADMIN, RequestCounts())
+        self._base = base
+        self._scope = scope
+        self._vault = vault
+        self._runtime = runtime
+        self._plan = plan
+        self._locations = locations
+        self._actor = actor
+        self._progress = progress
+        self._life = plan.incarnation
+        self._source_of: dict[str, Backup] = {}
+        """Backups whose state is used, by log, where it is not that of the plan."""
+
+    def place(self, log: str) -> Place:
+        return Place(self._scope.tenant, self._scope.workspace, self._life.id, log)
+
+    async def fill(self) -> _Filled:
+        """Write the whole incarnation. What is there already from an earlier try is kept if it is the same."""
+        backup = self._plan.backup
+        for kind in ("blobs", "code", "data"):
+            for listing in backup.lists_of(kind):
+                await self._put_back(kind, await self._vault.entries(listing))
+        positions = {}
+        for definition in DEFINITIONS:
+            state = await self._state_for(definition)
+            link = await self._ledger(definition.log, state.link.number if state is not None else 0)
+            if state is not None:
+                await self._state(definition.log, state, link)
+        workspace = Workspace(
+            self._base,
+            self._scope,
+            self._runtime,
+            self._life,
+            address=f"local:{new_ulid(self._runtime, self._runtime)}",
+            may_own=False,
+        )
+        for definition in DEFINITIONS:
+            log = await workspace.open_log(definition)
+            head = await log.compactor.compact(progress=lambda done, total: self._progress("folding", done, total))
+            positions[definition.log] = int(head.watermark)
+        tables, elsewhere = await self._tables(workspace)
+        return _Filled(positions, tables, elsewhere)
+
+    # Logs
+
+    async def _ledger(self, log: str, wanted: int) -> Link:
+        """Write the segments; returns what links to the one that is wanted."""
+        place, cut, backup = self.place(log), self._plan.cut, self._plan.backup
+        sequence = Sequence(self.store, Layout(place).ledger, self._runtime)
+        source = Place(backup.tenant, backup.workspace, backup.incarnation, log)
+        last = cut.numbers[log]
+        old, new, found = FIRST_LINK, FIRST_LINK, FIRST_LINK
+        for chunk in await self._vault.chunks(backup, log):
+            path = self._vault.path(chunk.content)
+            if chunk.first != old.number + 1:
+                raise Corrupt(f"{path} begins with segment {chunk.first}, not {old.number + 1}; use another backup")
+            if chunk.first > last:
+                break
+            batch: list[tuple[str, bytes]] = []
+            for data in await self._vault.segments(chunk):
+                _, old = check_segment(data, source, old, path)
+                if old.number > last:
+                    break
+                through = cut.through.get(log) if old.number == last else None
+                rewritten, new = rewrite_segment(data, place, new, path, through=through)
+                there = await self._same_segment(sequence.path(new.number), rewritten)
+                if there is not None:
+                    new = Link(new.number, hashlib.sha256(there).hexdigest(), new.received)
+                else:
+                    batch.append((sequence.path(new.number), rewritten))
+                if new.number == wanted:
+                    found = new
+            await in_parallel(self._runtime, batch, lambda item: self._create(*item))
+            self._progress(f"log {log}", new.number, last)
+        if new.number != last:
+            raise Corrupt(
+                f"backup {backup.number} ends at segment {new.number} of {log}, not {last}; use another backup"
+            )
+        await self._note(sequence, place, new)
+        return found
+
+    async def _same_segment(self, path: str, data: bytes) -> bytes | None:
+        """What an earlier try wrote there, if it says the same: another version of zstd may have other bytes for it."""
+        there = await self._get(path)
+        if there is None:
+            return None
+        if segment_text(there, path) != segment_text(data, path):
+            raise _other(path)
+        return there
+
+    async def _note(self, sequence: Sequence, place: Place, link: Link) -> None:
+        """The first event of the new incarnation says where it comes from; the audit lists it."""
+        path = sequence.path(link.number + 1)
+        there = await self._get(path)
+        if there is not None:
+            segment, _ = check_segment(there, place, link, path)
+            if [event.type for event in segment.events] != [INCARNATION_OPENED.name]:
+                raise _other(path)
+            return
+        backup, now = self._plan.backup, self._runtime.now()
+        payload = IncarnationOpened(
+            incarnation=self._life.id,
+            previous=self._life.previous,
+            reason=self._life.reason,
+            backup=backup.id,
+            through=str(link.number),
+        )
+        operation = new_ulid(self._runtime, self._runtime)
+        event = Event(
+            id=new_ulid(self._runtime, self._runtime),
+            type=INCARNATION_OPENED.name,
+            version=INCARNATION_OPENED.version,
+            time=format_time(now),
+            source="arco",
+            subject=self._life.id,
+            actor=self._actor,
+            operation=operation,
+            data=msgspec.Raw(msgspec.json.encode(payload)),
+        )
+        header = Header(
+            format=SEGMENT_FORMAT,
+            log=place.log,
+            number=link.number + 1,
+            id=new_ulid(self._runtime, self._runtime),
+            previous=link.sha256,
+            incarnation=place.incarnation,
+            tenant=place.tenant,
+            workspace=place.workspace,
+            writer=f"restore:{operation}",
+            received=max(now, link.received),
+            folds={},
+        )
+        await self._create(path, encode_segment(header, [msgspec.json.encode(event)]))
+
+    # State
+
+    async def _state_for(self, definition: Definition) -> LogCopy | None:
+        """The newest copy of the state that covers nothing beyond the cut; what is missing is folded."""
+        log, plan = definition.log, self._plan
+        if plan.cut.time is None:
+            return await self._usable(definition, plan.backup.logs[log])
+        most = plan.cut.numbers[log] - (log in plan.cut.through)
+        for backup in reversed(await self._vault.backups()):
+            if backup.incarnation == plan.backup.incarnation and backup.number <= plan.backup.number:
+                copy = backup.logs[log]
+                if copy.link.number <= most:
+                    self._source_of[log] = backup
+                    return await self._usable(definition, copy)
+        return None
+
+    async def _usable(self, definition: Definition, copy: LogCopy) -> LogCopy | None:
+        if copy.revision == 0:
+            return None
+        check_versions(await self._manifest(copy), definition.versions)
+        return copy
+
+    async def _manifest(self, copy: LogCopy) -> Manifest:
+        return decode_manifest(await self._vault.get(copy.manifest), self._vault.path(copy.manifest))
+
+    async def _state(self, log: str, copy: LogCopy, link: Link) -> None:
+        """Write the files of a revision and the manifest that makes them the first one here."""
+        place = self.place(log)
+        manifest = await self._manifest(copy)
+        paths = rewritten_paths(manifest, place)
+        backup = self._source_of.get(log, self._plan.backup)
+        entries = [entry for one in backup.lists_of("state", log) for entry in await self._vault.entries(one)]
+        missing = paths.keys() - {entry.path for entry in entries}
+        if missing:
+            raise Corrupt(f"backup {backup.number} does not have {min(missing)}; use another backup")
+        await self._put_back(f"state of {log}", [Entry(paths[entry.path], entry.content) for entry in entries])
+        rewritten = encode_manifest(rewrite_manifest(manifest, place, link, backup.finished_at))
+        await self._create(Sequence(self.store, Layout(place).manifests, self._runtime).path(1), rewritten)
+
+    # Iceberg
+
+    async def _tables(self, workspace: Workspace) -> tuple[int, list[str]]:
+        """Pointers, decisions and metadata files of every table, up to the cut."""
+        tables: dict[str, list[Pointer]] = {}
+        copies: dict[str, TableCopy] = {}
+        for listing in self._plan.backup.lists_of("iceberg"):
+            for copy in await self._vault.tables(listing):
+                copies[copy.table_id], tables[copy.table_id] = copy, pointers_of(copy)
+        if self._plan.cut.time is None:
+            through = {table_id: pointers[-1].number for table_id, pointers in tables.items()}
+        else:
+            recorded = await self._recorded(workspace)
+            through = tables_through(tables, self._plan.cut.time, recorded)
+        elsewhere: list[str] = []
+        done = 0
+
+        async def put_back(table_id: str) -> None:
+            nonlocal done
+            kept = [pointer for pointer in tables[table_id] if pointer.number <= through[table_id]]
+            if kept:
+                await self._table(copies[table_id], kept, elsewhere)
+            done += 1
+            self._progress("Iceberg tables", done, len(tables))
+
+        await in_parallel(self._runtime, sorted(tables), put_back)
+        return sum(1 for number in through.values() if number), sorted(elsewhere)
+
+    async def _recorded(self, workspace: Workspace) -> dict[str, int]:
+        """How far the restored log was told of each table."""
+        log = workspace.logs["activity"]
+        snapshot = snapshot_at_revision(log.definition, self.store, log.compactor.head.manifest, self._runtime)
+        rows = (await snapshot.scan(TABLE_STATES)).select(["table_id", "recorded_through"]).to_pylist()
+        return {row["table_id"]: row["recorded_through"] for row in rows}
+
+    async def _table(self, copy: TableCopy, pointers: list[Pointer], elsewhere: list[str]) -> None:
+        """Files first, then decisions, then the pointers that name them. A floor says that those before are gone."""
+        prefix = f"{self._life.id}/iceberg"
+        named = {pointer.metadata_location for pointer in pointers}
+        named |= {pointer.before.metadata_location for pointer in pointers if pointer.before is not None}
+        for file in copy.metadata:
+            if file.location in named:
+                try:
+                    await self._locations.create(file.location, await self._vault.get(file.content))
+                except (Forbidden, Invalid, Unavailable) as error:
+                    elsewhere.append(f"{copy.table_id}: {error.message}")
+        decisions = Decisions(self.store, prefix, self._runtime)
+        for pointer in pointers:
+            if pointer.txn is not None:
+                wanted = copy.decisions.get(pointer.txn, "aborted")
+                if await decisions.decide(pointer.txn, wanted) != wanted:
+                    raise _other(decisions.path(pointer.txn))
+        sequence = Sequence(self.store, f"{prefix}/pointers/{copy.table_id}", self._runtime)
+        if copy.first > 1:
+            await sequence.raise_floor(copy.first - 1, copy.table_id)
+        rewritten = rewrite_pointers(pointers, self._life.id, encode_pointer)
+        for number, data in enumerate(rewritten, copy.first):
+            await self._create(sequence.path(number), data)
+
+    # Objects
+
+    async def _put_back(self, what: str, entries: list[Entry]) -> None:
+        """Objects that are not there; what is there under a name like these never changed."""
+        done = 0
+
+        async def put(entry: Entry) -> None:
+            nonlocal done
+            if not await self._is_there(entry.path, entry.content):
+                await self._create(entry.path, await self._vault.get(entry.content))
+            done += 1
+            self._progress(what, done, len(entries))
+
+        await in_parallel(self._runtime, entries, put, limit=4)
+
+    async def _is_there(self, path: str, content: Content) -> bool:
+        for attempt in range(ATTEMPTS):
+            try:
+                return (await self.store.head(path)).size == content.size
+            except ObjectMissing:
+                return False
+            except StoreFailed as error:
+                await self._pause(attempt, path, error)
+        raise AssertionError
+
+    async def _get(self, path: str) -> bytes | None:
+        for attempt in range(ATTEMPTS):
+            try:
+                return await self.store.get(path)
+            except ObjectMissing:
+                return None
+            except StoreFailed as error:
+                await self._pause(attempt, path, error)
+        raise AssertionError
+
+    async def _create(self, path: str, data: bytes) -> None:
+        """Write an object, or find that it is there with the same bytes."""
+        for attempt in range(ATTEMPTS):
+            try:
+                await self.store.put(path, data, only_if_absent=True)
+                return
+            except ObjectExists:
+                if await self._get(path) != data:
+                    raise _other(path) from None
+                await self.store.persist(path)
+                return
+            except StoreFailed as error:
+                await self._pause(attempt, path, error)
+
+    async def _pause(self, attempt: int, path: str, error: StoreFailed) -> None:
+        if attempt == ATTEMPTS - 1:
+            message = f"{path} cannot be written or read now: {error.message}; run it again, it goes on from here"
+            raise Unavailable(message) from error
+        await self._runtime.sleep(self._runtime.uniform(0.5, 1.0) * min(0.02 * 2**attempt, 2.0))
+
+
+def _other(path: str) -> Conflict:
+    return Conflict(
+        f"{path} is there and is not what this restore would write; nobody uses it: delete its folder, "
+        "then run it again",
+        path=path,
+    )

@@ -1,0 +1,179 @@
+"""Sealing an incarnation: after it nothing can be acknowledged there, by whoever slept for however long.
+
+    a last segment of the catalog's log    no table can be created or renamed any more
+    a last segment of the activity's log   no task can be claimed or finished any more
+    a last manifest of each log            nothing is published any more
+    a last pointer of every Iceberg table  no commit can land any more
+
+Each is the next number of its sequence, so that a process that believes it is at the tail loses its next create. The
+catalog comes first: it names the tables, and a table that is created later is none, because its name cannot be logged.
+An incarnation that is damaged can be sealed too: nothing is folded for it.
+"""
+
+import hashlib
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+
+import msgspec
+
+from arco.backup._vault import in_parallel
+from arco.core import Corrupt, Outdated, Runtime, Unavailable, new_ulid
+from arco.iceberg import Pointers, Who
+from arco.log import FIRST_LINK, Header, HintFile, Link, Place, decode_segment, encode_segment, link_of
+from arco.log import SEGMENT_FORMAT as FORMAT
+from arco.state import Layout, decode_manifest, empty_manifest, encode_manifest
+from arco.storage import Sequence, Store, Tail, Won
+
+__all__ = ["Sealed", "is_sealed", "seal_incarnation"]
+
+ROUNDS = 1_000
+"""How often a seal tries for the next number while somebody appends."""
+
+
+@dataclass(frozen=True)
+class Sealed:
+    """Where an incarnation ended."""
+
+    links: dict[str, Link]
+    """The last segment of each log before its seal."""
+    tables: int
+
+
+async def seal_incarnation(
+    store: Store,
+    tenant: str,
+    workspace: str,
+    incarnation: str,
+    runtime: Runtime,
+    who: Who,
+    *,
+    known: dict[str, int],
+    progress: Callable[[int, int], None] = lambda done, total: None,
+) -> Sealed:
+    """Seal both logs, their manifests and every table. Again is no error.
+
+    `known` has numbers of segments that are known to exist, by log: below them the end of a log is not looked for.
+    """
+    links = {}
+    for log in ("catalog", "activity"):
+        place = Place(tenant, workspace, incarnation, log)
+        links[log] = await _seal_log(store, place, runtime, who, known.get(log, 0))
+    for log in ("catalog", "activity"):
+        await _seal_manifests(store, Place(tenant, workspace, incarnation, log), runtime, who)
+    pointers = Pointers(store, f"{incarnation}/iceberg", runtime, incarnation)
+    tables = sorted(await _table_ids(store, incarnation))
+    done = 0
+
+    async def seal(table_id: str) -> None:
+        nonlocal done
+        await pointers.seal(table_id, who)
+        done += 1
+        progress(done, len(tables))
+
+    await in_parallel(runtime, tables, seal)
+    return Sealed(links, len(tables))
+
+
+async def is_sealed(store: Store, place: Place, runtime: Runtime) -> bool:
+    """Whether the log of an incarnation has its last segment."""
+    sequence = Sequence(store, Layout(place).ledger, runtime)
+    tail = await _tail(store, sequence, place, runtime, 0)
+    if tail.number == 0:
+        return False
+    return decode_segment(await sequence.read_known(tail.number), sequence.path(tail.number)).header.seal
+
+
+async def _seal_log(store: Store, place: Place, runtime: Runtime, who: Who, known: int) -> Link:
+    sequence = Sequence(store, Layout(place).ledger, runtime)
+    tail = await _tail(store, sequence, place, runtime, known)
+    link = FIRST_LINK
+    data = await sequence.read_known(tail.number) if tail.number else None
+    for _ in range(ROUNDS):
+        if data is not None:
+            link, sealed = _last(data, tail.number, sequence.path(tail.number))
+            if sealed is not None:
+                return sealed
+        header = Header(
+            format=FORMAT,
+            log=place.log,
+            number=tail.number + 1,
+            id=new_ulid(runtime, runtime),
+            previous=link.sha256,
+            incarnation=place.incarnation,
+            tenant=place.tenant,
+            workspace=place.workspace,
+            writer=f"restore:{who.operation}",
+            received=max(runtime.now(), link.received),
+            folds={},
+            seal=True,
+        )
+        outcome = await sequence.create(tail, encode_segment(header, ()))
+        if isinstance(outcome, Won):
+            return link
+        data, tail = outcome.data, Tail(tail.number + 1, tail.proven)
+    raise Unavailable(f"others append to the log {place.log} faster than it can be sealed; stop them, or try again")
+
+
+def _last(data: bytes, number: int, path: str) -> tuple[Link, Link | None]:
+    """What links to the last segment and, if that is the seal, to the one before it. A damaged one is sealed too."""
+    try:
+        segment = decode_segment(data, path)
+    except Outdated:
+        raise
+    except Corrupt:
+        return Link(number, hashlib.sha256(data).hexdigest()), None
+    link = link_of(segment, data)
+    if segment.header.seal:
+        return link, Link(number - 1, segment.header.previous, segment.header.received)
+    return link, None
+
+
+async def _tail(store: Store, sequence: Sequence, place: Place, runtime: Runtime, known: int) -> Tail:
+    """The newest segment. Above a hole there may be more, which somebody may still append to: a listing shows them."""
+    hint = await HintFile(store, Layout(place).ledger_hint, runtime).read()
+    tail = await sequence.tail(max(hint.number, known))
+    async for info in store.list(sequence.prefix):
+        name = info.path.rsplit("/", 1)[1]
+        if name.isdigit() and "/floor/" not in info.path and int(name) > tail.number:
+            tail = Tail(int(name), tail.proven)
+    return tail
+
+
+async def _seal_manifests(store: Store, place: Place, runtime: Runtime, who: Who) -> None:
+    """Repeat the newest manifest as the last one; if it is damaged, an empty one ends the sequence."""
+    sequence = Sequence(store, Layout(place).manifests, runtime)
+    hint = await HintFile(store, Layout(place).manifests_hint, runtime).read()
+    tail = await sequence.tail(hint.number)
+    data = await sequence.read_known(tail.number) if tail.number else b""
+    for _ in range(ROUNDS):
+        last = empty_manifest(place)
+        if data:
+            with suppress(Corrupt):
+                last = decode_manifest(data, sequence.path(tail.number))
+        if last.seal:
+            return
+        manifest = msgspec.structs.replace(
+            last,
+            number=tail.number + 1,
+            id=new_ulid(runtime, runtime),
+            previous=hashlib.sha256(data).hexdigest() if data else "",
+            publisher=f"restore:{who.operation}",
+            published_at=max(runtime.now(), last.published_at + 1),
+            pending=(),
+            seal=True,
+        )
+        outcome = await sequence.create(tail, encode_manifest(manifest))
+        if isinstance(outcome, Won):
+            return
+        data, tail = outcome.data, Tail(tail.number + 1, tail.proven)
+    raise Unavailable(f"others publish {place.log} faster than it can be sealed; stop them, or try again")
+
+
+async def _table_ids(store: Store, incarnation: str) -> set[str]:
+    """Every table that has a pointer. A listing, so that a catalog that cannot be read keeps nothing from its seal."""
+    prefix = f"{incarnation}/iceberg/pointers"
+    found = set()
+    async for info in store.list(prefix):
+        found.add(info.path.removeprefix(f"{prefix}/").split("/", 1)[0])
+    return found

@@ -1,0 +1,336 @@
+"""Taking a backup: a pinned pair of positions is copied into a vault, then the backup is created there.
+
+    pin activity, then catalog -> segments, blobs, state, code, Iceberg tables, data -> lists -> backups/{n+1} -> unpin
+
+What the previous backup names is not read again: an object never changes, so its path tells. Nothing counts before the
+last create, and whoever runs it again after a crash finds what was copied already.
+"""
+
+import hashlib
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from arco.backup._format import (
+    FORMAT,
+    Backup,
+    Chunk,
+    Content,
+    Entry,
+    Listing,
+    LogCopy,
+    decode_list,
+    encode_backup,
+    encode_chunk,
+)
+from arco.backup._tables import TableCopier
+from arco.backup._vault import LIST_ENTRIES, Vault, in_parallel
+from arco.catalog import ICEBERG_FORMATS
+from arco.core import (
+    DAY,
+    ArcoError,
+    Conflict,
+    Corrupt,
+    LostObject,
+    Unavailable,
+    new_ulid,
+)
+from arco.domains.catalog import TABLES
+from arco.domains.deployments import CODE_VERSIONS
+from arco.domains.tables import TABLE_STATES
+from arco.iceberg import Locations, Pointers
+from arco.log import FIRST_LINK, Blobs, check_segment
+from arco.runtime import Workspace
+from arco.state import Manifest, PinRevision, ReleasePin, Snapshot, encode_manifest, snapshot_at_revision
+from arco.storage import Lost, ObjectMissing, Role, Store, StoreFailed
+
+__all__ = ["CHUNK_BYTES", "ORDER", "Taken", "take_backup"]
+
+ORDER = ("activity", "catalog")
+"""The log that refers to the other one is read first, so that whatever it refers to is there."""
+
+CHUNK_BYTES = 16 << 20
+PIN_LIFE = 3 * DAY
+"""How long the pins of a backup last that was killed."""
+ATTEMPTS = 8
+
+T = TypeVar("T", Chunk, Entry)
+
+Progress = Callable[[str, int, int], None]
+"""What is being copied, how many are done, of how many."""
+
+
+@dataclass(frozen=True)
+class Taken:
+    backup: Backup
+    troubled: tuple[str, ...]
+    """Iceberg tables of which the newest metadata could not be copied, with the reason."""
+    positions: dict[str, int]
+    """Where the logs ended when the pins were released: nothing up to there is a reason for another backup."""
+
+
+async def take_backup(
+    workspace: Workspace,
+    vault: Vault,
+    locations: Locations,
+    *,
+    store: str,
+    actor: str,
+    data: bool = False,
+    progress: Progress = lambda what, done, total: None,
+) -> Taken:
+    """Copy a workspace that is open for writing; `store` is the URL that it lies at.
+
+    `Conflict` if another backup was finished meanwhile. The workspace is not held up: it may be written to.
+    """
+    previous, sha256, tail = await vault.newest()
+    taking = _Taking(workspace, vault, locations, previous, tail.number, progress)
+    taken_at = workspace.runtime.now()
+    pin = f"backup-{new_ulid(workspace.runtime, workspace.runtime)}"
+    pinned: list[str] = []
+    try:
+        manifests = {}
+        for log in ORDER:
+            manifests[log] = await workspace.published(log, await workspace.logs[log].current())
+            if manifests[log].number:  # a log to which nobody ever wrote has no revision
+                expires = workspace.runtime.now() + PIN_LIFE
+                keep = PinRevision(pin, manifests[log].number, "backup", expires)
+                await workspace.pin(log, keep, actor=actor)
+                pinned.append(log)
+        logs, lists = await taking.run(manifests, data)
+        backup = Backup(
+            format=FORMAT,
+            number=tail.number + 1,
+            id=new_ulid(workspace.runtime, workspace.runtime),
+            previous=sha256,
+            tenant=workspace.scope.tenant,
+            workspace=workspace.scope.workspace,
+            incarnation=workspace.incarnation.id,
+            store=store,
+            taken_at=taken_at,
+            finished_at=max(workspace.runtime.now(), previous.finished_at + 1 if previous else 0),
+            actor=actor,
+            data=data,
+            logs=logs,
+            lists=tuple(lists),
+            copied=taking.copied,
+            copied_bytes=taking.copied_bytes,
+        )
+        if isinstance(await vault.sequence.create(tail, encode_backup(backup)), Lost):
+            raise Conflict(f"backup {backup.number} was finished by somebody else meanwhile; run it again for another")
+    finally:
+        positions = {log: await _release(workspace, log, pin, actor) if log in pinned else 0 for log in ORDER}
+    return Taken(backup, tuple(taking.troubled), positions)
+
+
+async def _release(workspace: Workspace, log: str, pin: str, actor: str) -> int:
+    """Let the revision go. A pin that stays behind expires by itself, so trouble is no reason to fail."""
+    try:
+        return (await workspace.decide(log, ReleasePin(pin), actor=actor)).position
+    except ArcoError:
+        return 0
+
+
+@dataclass
+class _Taking:
+    workspace: Workspace
+    vault: Vault
+    locations: Locations
+    previous: Backup | None
+    base: int
+    progress: Progress
+    copied: int = 0
+    copied_bytes: int = 0
+    troubled: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.runtime = self.workspace.runtime
+        self.source: Store = self.workspace.handle(Role.READER)
+        same = self.previous is not None and self.previous.incarnation == self.workspace.incarnation.id
+        self.same = self.previous if same else None
+        """The previous backup, if it is one of this incarnation: only then paths below it mean the same."""
+        self.blobs: dict[str, Entry] = {}
+
+    async def run(self, manifests: dict[str, Manifest], data: bool) -> tuple[dict[str, LogCopy], list[Listing]]:
+        lists: list[Listing] = []
+        known_blobs = await self._known("blobs")
+        logs = {}
+        for log in ORDER:
+            copy, chunks = await self._ledger(log, manifests[log], known_blobs)
+            logs[log] = copy
+            lists += chunks
+        for log in ORDER:
+            lists.append(await self._state(log, manifests[log]))
+        lists += await self._grown("blobs", self.blobs)
+        catalog = snapshot_at_revision(
+            self.workspace.logs["catalog"].definition, self.source, manifests["catalog"], self.runtime
+        )
+        activity = snapshot_at_revision(
+            self.workspace.logs["activity"].definition, self.source, manifests["activity"], self.runtime
+        )
+        lists += await self._code(catalog)
+        lists += await self._tables(catalog, activity)
+        if data:
+            lists += await self._data()
+        return logs, lists
+
+    # The log
+
+    async def _ledger(self, log: str, manifest: Manifest, known: dict[str, Entry]) -> tuple[LogCopy, list[Listing]]:
+        through = manifest.link.number
+        before = self.same.logs.get(log) if self.same is not None else None
+        link = before.link if before is not None else FIRST_LINK
+        if link.number > through:
+            raise Corrupt(f"the log {log} ends at {through}, the last backup at {link.number}; run `arco doctor`")
+        start, first, chunks = link.number, link.number + 1, []
+        gathered: list[bytes] = []
+        size = 0
+        ledger = self.workspace.logs[log].follower.ledger
+        async for number, data, path in ledger.known(first, through):
+            segment, link = check_segment(data, ledger.place, link, path)
+            for event in segment.events:
+                for sha256 in event.blobs:
+                    await self._blob(sha256, known)
+            gathered.append(data)
+            size += len(data)
+            if size >= CHUNK_BYTES or number == through:
+                content = await self.put(encode_chunk(gathered))
+                chunks.append(Chunk(first, number, segment.header.received, content))
+                first, gathered, size = number + 1, [], 0
+            self.progress(f"log {log}", number - start, through - start)
+        if link != manifest.link:
+            raise Corrupt(f"the log {log} is not the one revision {manifest.number} was folded from; run `arco doctor`")
+        stored = await self.put(encode_manifest(manifest))
+        lists = await self._append("ledger", log, chunks, self.same, Chunk)
+        return LogCopy(link, manifest.watermark, manifest.number, stored), lists
+
+    async def _blob(self, sha256: str, known: dict[str, Entry]) -> None:
+        path = Blobs.path(sha256)
+        if path not in known and path not in self.blobs:
+            self.blobs[path] = Entry(path, await self.put(await Blobs(self.source).get(sha256)))
+
+    # State
+
+    async def _state(self, log: str, manifest: Manifest) -> Listing:
+        """The objects of a revision; their slices are checked, so that a damaged one is found now."""
+        slices: dict[str, list[tuple[int, int, str]]] = {}
+        for layer in manifest.layers:
+            for file in layer.files:
+                slices.setdefault(file.path, []).append((file.offset, file.length, file.sha256))
+        known = {entry.path: entry for entry in await self._listed("state", log, self.same)}
+        entries = {path: known[path] for path in slices if path in known}
+        done = len(entries)
+
+        async def copy(path: str) -> None:
+            nonlocal done
+            data = await self._read(path)
+            for offset, length, sha256 in slices[path]:
+                if hashlib.sha256(data[offset : offset + length]).hexdigest() != sha256:
+                    raise Corrupt(f"{path} was altered; run `arco rebuild {log}`, then back up again", path=path)
+            entries[path] = Entry(path, await self.put(data))
+            done += 1
+            self.progress(f"state of {log}", done, len(slices))
+
+        await in_parallel(self.runtime, sorted(slices.keys() - known.keys()), copy, limit=4)
+        listed = [entries[path] for path in sorted(entries)]
+        return await self._list("state", log, listed)
+
+    async def _code(self, catalog: Snapshot) -> list[Listing]:
+        known = await self._known("code")
+        new: dict[str, Entry] = {}
+        column = (await catalog.scan(CODE_VERSIONS)).column("code_sha256").to_pylist()
+        for path in sorted({f"code/{sha256}.zip" for sha256 in column if sha256} - known.keys()):
+            data = await self._read(path)
+            if hashlib.sha256(data).hexdigest() != path.removeprefix("code/").removesuffix(".zip"):
+                raise Corrupt(f"{path} was altered; deploy it again, then back up again", path=path)
+            new[path] = Entry(path, await self.put(data))
+        return await self._grown("code", new)
+
+    async def _tables(self, catalog: Snapshot, activity: Snapshot) -> list[Listing]:
+        rows = (await catalog.scan(TABLES)).select(["table_id", "format"]).to_pylist()
+        ids = {row["table_id"] for row in rows if row["format"] in ICEBERG_FORMATS}
+        ids |= set((await activity.scan(TABLE_STATES)).column("table_id").to_pylist())
+        life = self.workspace.incarnation.id
+        pointers = Pointers(self.source, f"{life}/iceberg", self.runtime, life, min_age=self.workspace.min_age)
+        copier = TableCopier(self.vault, self.base, pointers, self.locations, self.runtime)
+        lists = await copier.copy(ids, self.same, lambda done, total: self.progress("Iceberg tables", done, total))
+        self.copied += copier.copied
+        self.copied_bytes += copier.copied_bytes
+        self.troubled += copier.troubled
+        return lists
+
+    async def _data(self) -> list[Listing]:
+        """Everything that lies in the folders of data. What is deleted while they are copied was not needed."""
+        known = await self._known("data")
+        found: dict[str, int] = {}
+        for folder in ("data", "warehouse"):
+            async for info in self.source.list(folder):
+                if "/_temporary/" not in info.path:
+                    found[info.path] = info.size
+        entries = {
+            path: known[path] for path, size in found.items() if path in known and known[path].content.size == size
+        }
+        missing = sorted(found.keys() - entries.keys())
+        done = 0
+
+        async def copy(path: str) -> None:
+            nonlocal done
+            with suppress(LostObject):  # it was listed a moment ago, and is collected now
+                entries[path] = Entry(path, await self.put(await self._read(path)))
+            done += 1
+            self.progress("data", done, len(missing))
+
+        await in_parallel(self.runtime, missing, copy, limit=4)
+        paths = sorted(entries)
+        parts = [paths[at : at + LIST_ENTRIES] for at in range(0, len(paths), LIST_ENTRIES)]
+        return [await self._list("data", "", [entries[path] for path in part]) for part in parts]
+
+    # Objects and lists
+
+    async def put(self, data: bytes) -> Content:
+        content, is_new = await self.vault.put(data, self.base)
+        if is_new:
+            self.copied, self.copied_bytes = self.copied + 1, self.copied_bytes + len(data)
+        return content
+
+    async def _read(self, path: str) -> bytes:
+        for attempt in range(ATTEMPTS):
+            try:
+                return await self.source.get(path)
+            except ObjectMissing:
+                raise LostObject(f"{path} is missing; run `arco doctor`, then back up again", path=path) from None
+            except StoreFailed as error:
+                if attempt == ATTEMPTS - 1:
+                    raise Unavailable(f"{path} cannot be read now: {error.message}; run it again") from error
+                await self.runtime.sleep(self.runtime.uniform(0.5, 1.0) * min(0.02 * 2**attempt, 2.0))
+        raise AssertionError
+
+    async def _known(self, kind: str) -> dict[str, Entry]:
+        """What the previous backup has of a folder that incarnations share, by path."""
+        return {entry.path: entry for entry in await self._listed(kind, "", self.previous)}
+
+    async def _listed(self, kind: str, name: str, backup: Backup | None) -> list[Entry]:
+        lists = backup.lists_of(kind, name) if backup is not None else []
+        return [entry for listing in lists for entry in await self.vault.entries(listing)]
+
+    async def _list(self, kind: str, name: str, entries: list[Entry]) -> Listing:
+        size = sum(entry.content.size for entry in entries)
+        return await self.vault.put_list(kind, name, entries, size, self.base, self.previous)
+
+    async def _grown(self, kind: str, new: dict[str, Entry]) -> list[Listing]:
+        return await self._append(kind, "", [new[path] for path in sorted(new)], self.previous, Entry)
+
+    async def _append(self, kind: str, name: str, new: list[T], previous: Backup | None, of: type[T]) -> list[Listing]:
+        """The lists of the previous backup and what is new; full ones are named again as they are."""
+        lists = previous.lists_of(kind, name) if previous is not None else []
+        if not new:
+            return lists
+        if lists and lists[-1].count < LIST_ENTRIES:
+            content = lists.pop().content
+            new = decode_list(await self.vault.get(content), of, self.vault.path(content)) + new
+        for at in range(0, len(new), LIST_ENTRIES):
+            part = new[at : at + LIST_ENTRIES]
+            size = sum(entry.content.size for entry in part)
+            lists.append(await self.vault.put_list(kind, name, part, size, self.base, previous))
+        return lists

@@ -1,0 +1,102 @@
+"""Backups by the clock: every so often if something changed, nothing asked while nothing does, old ones let go."""
+
+from arco.backup import BackupLoop, Schedule
+from arco.core import HOUR, SECOND, StoreRefused
+from arco.domains.catalog import CreateNamespace
+from arco.storage import Store
+from tests.backup.world import back_up, fill, in_vault, paths, vault_of
+from tests.doubles import FaultyStore
+from tests.iceberg.house import ROOT, House, Process
+
+HOURS = HOUR / SECOND
+
+
+def loop_of(process: Process, store: Store, told: list[str], schedule: Schedule | None = None) -> BackupLoop:
+    vault = vault_of(store, process.runtime)
+    return BackupLoop(process.workspace, vault, process.locations, ROOT, schedule or Schedule(), told=told.append)
+
+
+async def numbers(store: Store) -> set[int]:
+    found = {path.rsplit("/", 1)[1] for path in await paths(store) if "/objects/" not in path and "/floor/" not in path}
+    return {int(name) for name in found if name.isdigit()}
+
+
+def test_a_backup_is_taken_every_six_hours_if_something_changed() -> None:
+    async def work(house: House, process: Process, store: Store) -> None:
+        told: list[str] = []
+        await fill(process)
+        loop = loop_of(process, store, told)
+        loop.start()
+        await process.runtime.sleep(0.1 * HOURS)
+        assert await numbers(store) == {1}, "there was none, so the first one is due"
+        await process.runtime.sleep(13 * HOURS)
+        assert await numbers(store) == {1}, "nothing changed but for what the backup itself wrote"
+        await process.decide(CreateNamespace(("later",)))
+        await process.runtime.sleep(0.1 * HOURS)
+        assert await numbers(store) == {1, 2}
+        await process.decide(CreateNamespace(("soon after",)))
+        await process.runtime.sleep(5 * HOURS)
+        assert await numbers(store) == {1, 2}, "six hours have not passed"
+        await process.runtime.sleep(2 * HOURS)
+        assert await numbers(store) == {1, 2, 3}
+        assert [text.split(" is done")[0] for text in told] == ["backup 1", "backup 2", "backup 3"]
+        assert loop.failed is None
+        await loop.stop()
+
+    in_vault(work)
+
+
+def test_a_process_that_begins_goes_by_the_backup_that_is_there() -> None:
+    """It cannot know that all that was appended since is what that backup itself left, so it takes one more."""
+
+    async def work(house: House, process: Process, store: Store) -> None:
+        await fill(process)
+        await back_up(process, store)
+        loop = loop_of(process, store, [])
+        loop.start()
+        await process.runtime.sleep(5 * HOURS)
+        assert await numbers(store) == {1}, "six hours have not passed"
+        await process.runtime.sleep(40 * HOURS)
+        assert await numbers(store) == {1, 2}
+        await loop.stop()
+
+    in_vault(work)
+
+
+def test_old_backups_go_and_the_newest_stays() -> None:
+    async def work(house: House, process: Process, store: Store) -> None:
+        told: list[str] = []
+        loop = loop_of(process, store, told, Schedule(every=6 * HOUR, keep=24 * HOUR))
+        loop.start()
+        for day in range(8):
+            await process.decide(CreateNamespace((f"day {day}",)))
+            await process.runtime.sleep(7 * HOURS)
+        there = await numbers(store)
+        assert max(there) == 8
+        assert 1 not in there
+        assert len(there) < 8
+        assert any("old backups go" in text for text in told)
+        await loop.stop()
+
+    in_vault(work)
+
+
+def test_trouble_is_told_and_tried_again() -> None:
+    async def work(house: House, process: Process, store: Store) -> None:
+        told: list[str] = []
+        await fill(process)
+        full = FaultyStore(store)
+        loop = loop_of(process, full, told)
+        full.on("create", error=StoreRefused("the disk is full"), times=10_000)
+        loop.start()
+        await process.runtime.sleep(0.1 * HOURS)
+        assert loop.failed is not None
+        assert told == ["the backup did not succeed: the disk is full"]
+        assert await numbers(store) == set()
+        full.heal()
+        await process.runtime.sleep(0.3 * HOURS)
+        assert loop.failed is None
+        assert await numbers(store) == {1}
+        await loop.stop()
+
+    in_vault(work)
