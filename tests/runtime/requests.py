@@ -14,9 +14,11 @@ from typing import Any, TypeVar
 import msgspec
 from fastapi import Response
 
-from arco.api import Door, Host
+from arco.api import Door, Host, HttpPeers, ServeOptions, ServiceIdentity
 from arco.api._caller import Caller
 from arco.api._reading import Reads
+from arco.api._server import make_host
+from arco.api._uses import uses_of
 from arco.api._writing import Writes
 from arco.api.routes._columns import alter_table
 from arco.api.routes._events import post_events
@@ -29,12 +31,13 @@ from arco.domains.access import UserRole
 from arco.domains.catalog import NAMESPACES, TABLES, CreateNamespace
 from arco.domains.execution import PARTITIONS
 from arco.domains.orchestration import ReapAttempts
-from arco.log import NewEvent
+from arco.iceberg import open_lifecycle
+from arco.log import Ledger, NewEvent
 from arco.runtime import DEFINITIONS, Workspace, init_workspace
 from arco.servo import Asked, Envelope, Mode, RunRequest, Servo, deploy, open_envelope, prepare_deploy
-from arco.state import Cadence, Collector, new_event
+from arco.state import Cadence, Collector, PackSize, Revisions, new_event, open_ledger
 from arco.state._definition import Definition
-from arco.storage import MemoryStore, Role, Store
+from arco.storage import MemoryStore, Role, Scope, Store
 from arco.wire import ColumnAdd, ColumnSpec, EventBatch, EventIn, TableAlter, TableCreate, TableInfo, TableRename
 from tests.doubles import FakeRuntime
 from tests.runtime.world import SCOPE, Counted, made, run
@@ -46,8 +49,11 @@ __all__ = ["COLUMNS", "MEASURES", "measure_all", "render"]
 COLUMNS = ("create", "get", "range", "head", "list", "delete")
 """Hints are plain overwrites, at most one a second for each log and kind; they are left out here."""
 
+OTHER, NOBODY = Scope("acme", "other"), Scope("acme", "nobody")
+
 T = TypeVar("T")
 Made = Callable[[FakeRuntime], Store]
+Measure = Callable[[FakeRuntime, Store], Awaitable[dict[str, "Counts"]]]
 Counts = dict[str, int]
 
 
@@ -206,12 +212,13 @@ async def catalog(runtime: FakeRuntime, base: Store) -> dict[str, Counts]:
             await asyncio.gather(*(routes.create(f"t{number}") for number in range(rows, existing)))
             create = partial(routes.create, f"x{existing}")
             found[f"create a table of 20 columns, {name} tables exist"] = await count(create)
+        lifecycle = open_lifecycle(b.workspace)
         rename = partial(rename_table, routes.writes, "sales.t1", TableRename(new_name="sales.y"), None)
         found |= {
             "create a table, refused because of its name": await count(lambda: routes.refused("t1")),
             "alter a table": await count(lambda: routes.alter("sales.t1")),
             "rename a table": await count(rename),
-            "drop a table": await count(lambda: drop_table(routes.writes, "sales.t2", None)),
+            "drop a table": await count(lambda: drop_table(lifecycle, routes.writes, "sales.t2", None)),
         }
         for name, strong in (("strong", True), ("bounded", False)):
             reads = routes.reads(strong=strong)
@@ -404,6 +411,42 @@ async def idle(runtime: FakeRuntime, base: Store) -> dict[str, Counts]:
         return {"an idle hour of an open workspace (two logs)": await b.count(lambda: runtime.sleep(3600))}
 
 
+async def many(runtime: FakeRuntime, base: Store) -> dict[str, Counts]:
+    """One of many workspaces of a server, which opens it for the first request and closes it when nobody asks."""
+    options = ServeOptions("memory://store", (SCOPE,), all_workspaces=True, require_keys=True)
+    async with bench(runtime, base, compact=True) as b:
+        await b.workspace.published("activity", await b.record(made(runtime, "m0")))
+        await b.create("sales")
+    await init_workspace(b.store, OTHER, runtime)
+    identity = ServiceIdentity(SECRET, "test", runtime)
+    host = make_host(b.store, runtime, options, "http://127.0.0.1:1", SECRET, HttpPeers(identity, runtime))
+    assert host.served is not None
+
+    async def ask(scope: Scope, expected: bool = True) -> None:
+        request: dict[str, object] = {}
+        assert (await host.find(scope, request) is not None) is expected
+        uses_of(request).accept()
+        uses_of(request).release()
+        await runtime.sleep(1)  # less than until a new process looks at pointers
+
+    await ask(OTHER)  # the first of a process tests the store
+    found = {
+        "a workspace that does not exist, of many": await b.count(lambda: ask(NOBODY, expected=False)),
+        "the same name again, within half a minute": await b.count(lambda: ask(NOBODY, expected=False)),
+        "open one of many workspaces": await b.count(lambda: ask(SCOPE)),
+        "ask for it again": await b.count(lambda: ask(SCOPE)),
+    }
+    await runtime.sleep(30)  # the first look for commits that nobody told of
+    await runtime.sleep(options.idle_seconds - 60)
+    assert SCOPE in host.workspaces
+    found["close it when nobody asks"] = await b.count(lambda: runtime.sleep(60))
+    assert not host.workspaces
+    found["a day of a server of many workspaces that nobody asks"] = await b.count(lambda: runtime.sleep(86_400))
+    found["open it again"] = await b.count(lambda: ask(SCOPE))
+    await host.served.close()
+    return found
+
+
 async def merging(runtime: FakeRuntime, base: Store) -> dict[str, Counts]:
     async with bench(runtime, base) as b:
         for number in range(7):
@@ -433,6 +476,37 @@ async def collecting(runtime: FakeRuntime, base: Store) -> dict[str, Counts]:
         }
 
 
+async def packing(runtime: FakeRuntime, base: Store) -> dict[str, Counts]:
+    cadence = Cadence(packs=PackSize(segments=32, keep=8))
+    async with bench(runtime, base, cadence=cadence) as b:
+        log = b.workspace.logs["activity"]
+        for number in range(40):
+            await b.record(made(runtime, f"m{number}"))
+        packed = await b.count(log.compactor.compact)
+        again = await b.count(log.compactor.compact)
+        await runtime.sleep(40 * 24 * 3600)
+        await b.record(made(runtime, "late"))
+        await b.publish()
+        collector = Collector(b.workspace.handle(Role.COLLECTOR), log.place, runtime)
+        dropped = await b.count(collector.collect)
+        reader = b.workspace.handle(Role.READER)
+
+        def ledger() -> Ledger:
+            revisions = Revisions(reader, log.place, runtime)
+            return open_ledger(reader, revisions, log.compactor.head.manifest.packs)
+
+        async def all_of() -> None:
+            assert len([found async for found in ledger().known(1, 41)]) == 41
+
+        return {
+            "compact: publish, pack 32 of 40 segments, adopt the pack": packed,
+            "compact, nothing new and nothing to pack": again,
+            "collect, 32 segments that are in a pack, 2 manifests and a result": dropped,
+            "read 32 packed segments and the 9 loose ones after them": await b.count(all_of),
+            "read one packed segment": await b.count(lambda: ledger().read(7)),
+        }
+
+
 MEASURES = (
     record,
     decide,
@@ -445,15 +519,21 @@ MEASURES = (
     orchestration,
     reading,
     idle,
+    many,
     merging,
     collecting,
+    packing,
 )
 
 
-def measure_all(store: Made) -> dict[str, Counts]:
+IN_MEMORY = (many,)
+"""What does things beside a request. On disk they are done by threads, for which the virtual clock does not wait."""
+
+
+def measure_all(store: Made, measures: Iterable[Measure] = MEASURES) -> dict[str, Counts]:
     """Every row of the table, each measure on a fresh store."""
     found: dict[str, Counts] = {}
-    for measure in MEASURES:
+    for measure in measures:
         found |= run(lambda runtime, measure=measure: measure(runtime, store(runtime)))  # type: ignore[misc]
     return found
 

@@ -216,9 +216,7 @@ def test_a_process_that_follows_for_long_stands_on_what_the_owner_publishes_and_
         fleet.wires.cut.add("http://one")
         receipt = await claim(two, "c")
         manifest = await two.published("activity", receipt.position)
-        compared = await verify_revision(
-            log.definition, two.handle(Role.READER), log.place, log.follower.sequence, manifest
-        )
+        compared = await verify_revision(log.definition, two.handle(Role.READER), log.follower.ledger, manifest)
         assert all(found.equal for found in compared)
         assert len(await held(two)) == 903
 

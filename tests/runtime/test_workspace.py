@@ -119,7 +119,7 @@ def test_what_was_decided_and_recorded_is_read_back(on_store: Callable[[Test], N
             assert (await log.replica.get(PARTITIONS, "a0", "p0")).version_count >= 1
             manifest = (await log.snapshot()).manifest
             handle = workspace.handle(Role.READER)
-            compared = await verify_revision(log.definition, handle, log.place, log.follower.sequence, manifest)
+            compared = await verify_revision(log.definition, handle, log.follower.ledger, manifest)
             assert all(found.equal for found in compared)
             for opened_log in workspace.logs.values():
                 findings = await examine_log(opened_log.definition, handle, opened_log.place, runtime)

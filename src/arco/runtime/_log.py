@@ -30,11 +30,12 @@ from arco.state import (
     base_for,
     check_versions,
     freeze,
+    open_ledger,
     snapshot_at_position,
     snapshot_at_revision,
     snapshot_at_time,
 )
-from arco.storage import Role, Sequence
+from arco.storage import Glance, Role, Tail
 
 if TYPE_CHECKING:
     from arco.runtime._workspace import Workspace
@@ -64,17 +65,20 @@ class OpenLog:
         self._address = workspace.address
         self._may_own = workspace.may_own
         self._peers: Peers | None = workspace.peers
+        self._is_replaced_by_newer = workspace.is_replaced
         self._newest: Snapshot | None = None  # readers of one revision share what was loaded of it
         self._max_rows = workspace.cadence.max_rows
         self._store = store(Role.READER)
         self._looks = Looks(self._look, runtime)
         self._looked = float("-inf")
         self._seen = 0  # the newest position that anybody was shown
+        self._tail: Tail | None = None  # what `_unchanged` looks behind
+        self._unchanged: Glance | None = None
         self._feeding: Task | None = None
         owning, compacting = store(Role.OWNER), store(Role.COMPACTOR)
         self.replica = Replica(definition, LayerReader(self._store, runtime), base_for(definition, head.manifest))
-        ledger = Sequence(owning, self.layout.ledger, runtime, min_age=workspace.min_age)
-        self.follower = Follower(self.place, ledger, self.replica, runtime, known=head.manifest.link.number)
+        ledger = open_ledger(owning, revisions, head.manifest.packs)
+        self.follower = Follower(ledger, self.replica, runtime, known=head.manifest.link.number)
         if head.manifest.seal:
             self.follower.seal()
         try:
@@ -143,6 +147,22 @@ class OpenLog:
     def owning(self) -> bool:
         """Whether this process is the owner, as far as it and the others know."""
         return self.gateway.leading
+
+    # What it holds
+
+    def rows_held(self) -> int:
+        """Rows in memory."""
+        return self.replica.loaded_rows() + (0 if self._newest is None else self._newest.rows_held())
+
+    def shed(self) -> None:
+        """Let go of the rows that can be read again."""
+        self._newest = None
+        self.replica.evict()
+
+    def is_unsettled(self) -> bool:
+        """Whether something waits to be appended, or is merged or packed."""
+        compactor = self.compactor
+        return self.gateway.waiting > 0 or compactor.merging.is_running or compactor.packing.is_running
 
     # Its life
 
@@ -244,7 +264,7 @@ class OpenLog:
         """Bring the replica to where the caller needs it, and return its position.
 
         A strong read looks at the store once after this call. Another one does so only if nobody looked for `BOUND`
-        seconds. `Stale` if the log ends before `min_position`.
+        seconds. `Stale` if the log ends before `min_position`, `Superseded` if the workspace was restored since.
         """
         proven = max(self._looked, self.follower.tail.proven)
         if strong or self.replica.watermark < min_position or self._runtime.boottime() - proven > BOUND:
@@ -255,8 +275,25 @@ class OpenLog:
             await self._looks.look()  # it is being set back to another revision, and readers never go back
         if self.replica.watermark < max(min_position, self._seen):
             raise Stale(f"the log {self.place.log} ends before position {max(min_position, self._seen)} as of now")
+        if self.follower.sealed and await self._is_replaced_by_newer():
+            raise Superseded(
+                f"incarnation {self.place.incarnation} is sealed and the workspace goes on in another one; reopen it"
+            )
         self._seen = self.replica.watermark
         return self._seen
+
+    def is_at(self, position: int) -> bool:
+        """Whether a read would find the state of this position, as far as that can be told without waiting: nothing
+        newer is folded here, and this process owns the log and somebody looked within `BOUND` seconds, or a glance
+        shows that nothing follows. Who is told no reads as always."""
+        if self.replica.watermark != position or self._seen > position:
+            return False
+        tail = self.follower.tail
+        if self.owning:
+            return self._runtime.boottime() - max(self._looked, tail.proven) <= BOUND
+        if self._tail is not tail:
+            self._tail, self._unchanged = tail, self.follower.ledger.sequence.unchanged(tail)
+        return self._unchanged is not None and self._unchanged()
 
     async def read(
         self, work: Callable[[Replica | Snapshot], Awaitable[T]], *, strong: bool = True, min_position: int = 0
@@ -335,13 +372,11 @@ class OpenLog:
         knows, at no request; its `position` says how far that goes. `min_position` waits until a revision covers it.
         """
         head = await self.publishing.head(min_position, strong=strong)
-        log = self.follower.sequence
+        log = self.follower.ledger
         if time is not None:
-            return await snapshot_at_time(self.definition, self._store, self.place, self.revisions, log, head, time)
+            return await snapshot_at_time(self.definition, self._store, self.revisions, log, head, time)
         if position is not None:
-            return await snapshot_at_position(
-                self.definition, self._store, self.place, self.revisions, log, head, position
-            )
+            return await snapshot_at_position(self.definition, self._store, self.revisions, log, head, position)
         if revision is not None and revision != head.number:
             manifest = await self.revisions.at_revision(head, revision)
             return snapshot_at_revision(self.definition, self._store, manifest, self._runtime)

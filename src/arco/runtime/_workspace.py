@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 import msgspec
 
-from arco.core import ArcoError, Conflict, Corrupt, NotFound, Runtime, new_ulid
+from arco.core import ArcoError, Conflict, Corrupt, NotFound, Runtime, check_format, format_in, new_ulid
 from arco.domains.access import ACCESS
 from arco.domains.catalog import CATALOG
 from arco.domains.deployments import DEPLOYMENTS
@@ -17,6 +17,7 @@ from arco.domains.execution import EXECUTION
 from arco.domains.lineage import LINEAGE
 from arco.domains.orchestration import ORCHESTRATION
 from arco.domains.quality import QUALITY
+from arco.domains.tables import ICEBERG_TABLES
 from arco.log import Command, Forwarder, InProcessForwarder, NewEvent, Place, Receipt
 from arco.runtime._log import OpenLog
 from arco.runtime._peers import Peers
@@ -35,15 +36,28 @@ from arco.state import (
     Snapshot,
     define_log,
 )
-from arco.storage import MIN_AGE, RequestCounts, Role, RoleStore, Scope, Sequence, Store, Won, self_test
+from arco.storage import MIN_AGE, Lost, RequestCounts, Role, RoleStore, Scope, Sequence, Store, Won, self_test
 
-__all__ = ["DEFINITIONS", "Incarnation", "Workspace", "init_workspace", "read_incarnation"]
+__all__ = [
+    "DEFINITIONS",
+    "Incarnation",
+    "Workspace",
+    "init_workspace",
+    "open_incarnation",
+    "read_incarnation",
+    "read_incarnations",
+    "workspace_exists",
+]
 
 DEFINITIONS: tuple[Definition, ...] = (
     define_log("catalog", [CATALOG, ACCESS, DEPLOYMENTS]),
-    define_log("activity", [EXECUTION, LINEAGE, QUALITY, ORCHESTRATION]),
+    define_log("activity", [EXECUTION, LINEAGE, QUALITY, ORCHESTRATION, ICEBERG_TABLES]),
 )
 """The two logs of a workspace."""
+
+
+FORMAT = 1
+"""Of an incarnation."""
 
 
 class Incarnation(msgspec.Struct, frozen=True):
@@ -55,6 +69,22 @@ class Incarnation(msgspec.Struct, frozen=True):
     created_at: int
     reason: str
     previous: str = ""
+    format: int = FORMAT
+    backup: str = ""
+    """Id of the backup it was restored from."""
+    through: dict[str, str] = {}
+    """The last position of each log that came from there."""
+
+
+def decode_incarnation(data: bytes, path: str) -> Incarnation:
+    """The incarnation in an object; `Outdated` if a newer program wrote it."""
+    try:
+        found = msgspec.json.decode(data, type=Incarnation)
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        check_format("incarnation", format_in(data), FORMAT, path)
+        raise Corrupt(f"{path} is not an incarnation: {error}; run `arco doctor`", path=path) from error
+    check_format("incarnation", found.format, FORMAT, path)
+    return found
 
 
 def _incarnations(store: Store, runtime: Runtime) -> Sequence:
@@ -76,14 +106,46 @@ async def init_workspace(base: Store, scope: Scope, runtime: Runtime) -> Incarna
 
 async def read_incarnation(base: Store, scope: Scope, runtime: Runtime) -> Incarnation:
     """The newest incarnation; `NotFound` if the workspace was never created."""
+    found = await read_incarnations(base, scope, runtime)
+    if not found:
+        raise NotFound(f"there is no workspace {scope.root} here; create it with `arco init`")
+    return found[-1]
+
+
+async def read_incarnations(
+    base: Store, scope: Scope, runtime: Runtime, *, all_of_them: bool = False
+) -> list[Incarnation]:
+    """The newest incarnation, or with `all_of_them` every one, oldest first; empty if there is no workspace."""
     incarnations = _incarnations(RoleStore(base, scope, Role.READER, RequestCounts()), runtime)
     tail = await incarnations.tail()
-    if tail.number == 0:
-        raise NotFound(f"there is no workspace {scope.root} here; create it with `arco init`")
-    try:
-        return msgspec.json.decode(await incarnations.read_known(tail.number), type=Incarnation)
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        raise Corrupt(f"{incarnations.path(tail.number)} is not an incarnation: {error}; run `arco doctor`") from error
+    first = 1 if all_of_them else max(tail.number, 1)
+    return [
+        decode_incarnation(await incarnations.read_known(number), incarnations.path(number))
+        for number in range(first, tail.number + 1)
+    ]
+
+
+async def open_incarnation(base: Store, scope: Scope, runtime: Runtime, new: Incarnation) -> Incarnation:
+    """Create the next incarnation, whose folder must be complete: from now on the workspace is what lies there.
+
+    `Conflict` if another one has the number; that the very same one has it is no error.
+    """
+    incarnations = _incarnations(RoleStore(base, scope, Role.ADMIN, RequestCounts()), runtime)
+    tail = await incarnations.tail(new.number - 1)
+    outcome: Won | Lost | None = None
+    if tail.number == new.number - 1:
+        outcome = await incarnations.create(tail, msgspec.json.encode(new))
+    if isinstance(outcome, Won):
+        return new
+    there = (await read_incarnations(base, scope, runtime, all_of_them=True))[new.number - 1 :]
+    if there and there[0].id == new.id:
+        return there[0]
+    raise Conflict(f"another incarnation of {scope.root} was opened meanwhile; look at it, then decide")
+
+
+async def workspace_exists(base: Store, scope: Scope, runtime: Runtime) -> bool:
+    """Whether the workspace was ever created; one request."""
+    return await _incarnations(RoleStore(base, scope, Role.READER, RequestCounts()), runtime).exists(1)
 
 
 class Workspace:
@@ -115,6 +177,7 @@ class Workspace:
         self.min_age = min_age
         """Seconds after which this workspace's collectors may delete; all its processes must agree on it."""
         self.counts = RequestCounts()
+        self.opened_at = runtime.now()
         self.logs: dict[str, OpenLog] = {}
         self._base = base
         self._runner = runner
@@ -186,6 +249,10 @@ class Workspace:
         """Publish each log until `close`."""
         for log in self.logs.values():
             log.start()
+
+    async def is_replaced(self) -> bool:
+        """Whether the workspace goes on in a newer incarnation than this one. Asked once a log is sealed."""
+        return (await read_incarnation(self._base, self.scope, self.runtime)).id != self.incarnation.id
 
     def end_streams(self) -> None:
         """End what is streamed to others from here, and who waits for news. The first step of a shutdown: they would
