@@ -276,6 +276,7 @@ def two(one: object, two: object) -> bool:
         (_decorated(tags={"a": 1}), "tags are not texts"),
         (_decorated(tags=["a"]), "tags are not texts"),
         (_decorated(gating="hard"), "no gating 'hard'; use strict, lenient, quarantine"),
+        (_decorated(format="delta"), "tested.function has the format 'delta'; use 'parquet' or 'iceberg'"),
         (_decorated(retries="3"), "write retries=3"),
         (_decorated(retries=Retries(1, backoff="wild")), "no backoff 'wild'; use fixed, linear, exponential"),
         (_decorated(retries=Retries(1, on=(3,))), "a value of type int is no exception class"),  # type: ignore[arg-type]
@@ -375,3 +376,9 @@ def test_column_lineage_is_sorted_and_a_single_source_needs_no_list() -> None:
         return raw
 
     assert made.definition.column_lineage == {"a": ("raw.x", "raw.z"), "b": ("raw.y",), "c": ()}
+
+
+def test_the_format_is_part_of_each_asset_a_function_makes() -> None:
+    made = multi_asset(outputs=["a", output("b", format="iceberg")], namespace="tested")(plain_one)
+    assert [definition.format for definition in made.definitions] == ["parquet", "iceberg"]
+    assert sql_asset(sql="select 1", name="c", namespace="tested", format="iceberg").definition.format == "iceberg"

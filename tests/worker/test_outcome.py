@@ -1,8 +1,11 @@
 """What a task tells of what it read: as much as there is room for, and what readers make of the rest."""
 
+import re
+
+import pyarrow as pa
 import pytest
 
-from arco.assets import Dependency, Project
+from arco.assets import DataFormat, Dependency, Project
 from arco.core import MINUTE
 from arco.domains.execution import PARTITIONS, Partition
 from arco.domains.lineage import LINEAGE_RECORDED, EdgeRecord, LineageRecorded
@@ -17,6 +20,8 @@ from arco.worker._messages import Report, WrittenFile, WrittenOutput
 from arco.worker._outcome import Times, finished
 from tests.servo.projects import REGION, asset, project
 from tests.servo.world import WORKER, World, run_world
+
+ICEBERG: Project = project(asset("n.table", format=DataFormat.ICEBERG))
 
 PROJECT: Project = project(
     asset("n.part", partitions=(REGION,)),
@@ -99,3 +104,26 @@ def test_what_an_output_is_not_made_of_has_no_edge() -> None:
         assert some.outputs == told(world, envelope).outputs
 
     run_world(work, deployed=PROJECT)
+
+
+@pytest.mark.parametrize(
+    ("name", "schema", "words"),
+    [
+        ("value.json", None, "n.table is of format iceberg and returned no table"),
+        ("part-0.parquet", pa.schema({"a": pa.timestamp("ns")}), "column 'a' is of type timestamp.*microseconds"),
+    ],
+)
+def test_what_no_iceberg_table_can_hold_fails_its_task(name: str, schema: pa.Schema | None, words: str) -> None:
+    async def work(world: World) -> None:
+        await world.trigger()
+        (envelope,) = await world.claim()
+        (place,) = envelope.outputs
+        held = b"" if schema is None else schema.serialize().to_pybytes()
+        output = WrittenOutput(place.asset_key, (WrittenFile(f"{place.location}{name}", 1, 10),), schema=held)
+        now = world.runtime.now()
+        report = Report(envelope.attempt_id, outputs=(output,))
+        result = finished(envelope, report, Times(now - MINUTE, now), None, Mask(()))
+        assert result.failure is not None
+        assert re.search(words, result.failure.message)
+
+    run_world(work, deployed=ICEBERG)

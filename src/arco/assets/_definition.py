@@ -26,6 +26,7 @@ __all__ = [
     "CheckDefinition",
     "CorruptRecords",
     "Custom",
+    "DataFormat",
     "Dependency",
     "Dimension",
     "DynamicPartitions",
@@ -73,6 +74,15 @@ class Engine(StrEnum):
     """In the driver's own process, of plain values and tables in memory."""
     SPARK = "spark"
     """On Spark: its parameters and what it returns are Spark's DataFrames."""
+
+
+class DataFormat(StrEnum):
+    """As what others find the data of an asset."""
+
+    PARQUET = "parquet"
+    """Files of its versions, which Arco knows."""
+    ICEBERG = "iceberg"
+    """The same files, and an Iceberg table of the asset's name that names those of the current versions."""
 
 
 class Severity(StrEnum):
@@ -286,6 +296,7 @@ class AssetDefinition(Value, frozen=True):
     """Settings of the Spark session that makes it."""
     one_plan: bool = False
     """Its author says that one plan over many partitions gives each of them what a plan over it alone would give."""
+    format: DataFormat = DataFormat.PARQUET
     description: str = ""
     owners: tuple[str, ...] = ()
     tags: dict[str, str] = {}

@@ -11,7 +11,7 @@ from difflib import get_close_matches
 
 import msgspec
 
-from arco.assets._definition import AssetDefinition, AssetKind, Dependency, Engine, Project, Severity
+from arco.assets._definition import AssetDefinition, AssetKind, DataFormat, Dependency, Engine, Project, Severity
 from arco.assets._fit import mapping_faults, partition_faults
 from arco.assets._graph import Graph, place, unit_of
 from arco.assets._lookup import Lookup, resolve
@@ -95,6 +95,11 @@ def _kind(asset: AssetDefinition) -> Iterator[Fault]:
         yield "it is external and yet has a function or dependencies", "make it an asset, or remove them"
     if asset.source is not None and asset.kind is not AssetKind.EXTERNAL:
         yield f"it is of kind {asset.kind} and names files of others", "make it an external_asset"
+    if asset.kind in (AssetKind.EXTERNAL, AssetKind.OBSERVABLE) and asset.format is not DataFormat.PARQUET:
+        yield (
+            f"it is {asset.kind} and has the format {asset.format}, in which only Arco's own data is",
+            "remove format=",
+        )
     if asset.kind in (AssetKind.EXTERNAL, AssetKind.OBSERVABLE) and asset.checks:
         yield f"it is {asset.kind} and has checks, which only run on what Arco makes", "remove the checks"
 

@@ -22,6 +22,7 @@ from arco.assets import (
     AssetKind,
     CheckDefinition,
     Custom,
+    DataFormat,
     Dependency,
     Dimension,
     Engine,
@@ -183,6 +184,7 @@ def _output(
     checks: Iterable[AnyCheck] = (),
     gating: GatingPolicy | str | None = None,
     renamed_from: str | Iterable[str] = (),
+    format: DataFormat | str = DataFormat.PARQUET,
 ) -> tuple[AssetDefinition, tuple[AnyCheck, ...]]:
     """One definition, and the checks it names."""
     key = key_of(where, namespace, name)
@@ -205,9 +207,17 @@ def _output(
         column_lineage=_column_lineage(where, key, column_lineage or {}),
         gating=_gating(where, gating),
         renamed_from=tuple(text if "." in text else f"{namespace}.{text}" for text in former),
+        format=_format(where, key, format),
         **common,
     )
     return definition, checks
+
+
+def _format(where: Where, key: str, given: DataFormat | str) -> DataFormat:
+    try:
+        return DataFormat(given)
+    except ValueError:
+        where.refuse(f"{key} has the format {shown(str(given))}", f"use {' or '.join(map(repr, map(str, DataFormat)))}")
 
 
 def _column_lineage(where: Where, key: str, said: Mapping[str, str | Iterable[str]]) -> dict[str, tuple[str, ...]]:

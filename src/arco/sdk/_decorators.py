@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Mapping
 from datetime import timedelta
 from typing import Any, NoReturn, ParamSpec, TypeVar, overload
 
-from arco.assets import AssetKind, CorruptRecords, Dimension, Engine, GatingPolicy, SecretRef, SourceFormat
+from arco.assets import AssetKind, CorruptRecords, DataFormat, Dimension, Engine, GatingPolicy, SecretRef, SourceFormat
 from arco.sdk._asset import CONTEXT, AnyCheck, Asset, Reference, define
 from arco.sdk._files import source_of
 from arco.sdk._values import Retries
@@ -16,7 +16,18 @@ __all__ = ["asset", "external_asset", "multi_asset", "observable", "output", "sq
 P = ParamSpec("P")
 R = TypeVar("R")
 
-_OUTPUT = ("name", "description", "owners", "tags", "schema", "column_lineage", "checks", "gating", "renamed_from")
+_OUTPUT = (
+    "name",
+    "description",
+    "owners",
+    "tags",
+    "schema",
+    "column_lineage",
+    "checks",
+    "gating",
+    "renamed_from",
+    "format",
+)
 _OUTSIDE = ("name", "description", "owners", "tags", "schema", "renamed_from")
 _SOURCE = ("path", "format", "options", "corrupt")
 _RUNNING = ("partitions", "retries", "timeout", "heartbeat", "secrets")
@@ -55,6 +66,7 @@ def asset(
     engine: Engine | str | None = None,
     spark_conf: Conf | None = None,
     one_plan: bool = False,
+    format: DataFormat | str = DataFormat.PARQUET,
 ) -> Callable[[Callable[P, R]], Asset[P, R]]: ...
 
 
@@ -66,6 +78,8 @@ def asset(function: Callable[..., Any] | None = None, /, **arguments: Any) -> An
     Arco cannot prove it: that no row depends on rows of two partitions, and the partition's columns reach the result.
     `column_lineage={"total": ["orders.amount"]}` says what columns are made of, by parameter and column, where the plan
     cannot tell or there is none.
+    `format="iceberg"` lets other engines read it as an Iceberg table of its name, with the rows of its current
+    versions.
     """
     known = ("namespace", *_OUTPUT, *_INPUTS, *_RUNNING, *_ENGINE)
 
@@ -88,6 +102,7 @@ def output(
     checks: Checks = (),
     gating: GatingPolicy | str | None = None,
     renamed_from: str | Iterable[str] = (),
+    format: DataFormat | str = DataFormat.PARQUET,
 ) -> Mapping[str, Any]:
     """One of the assets a `multi_asset` makes."""
     return {
@@ -100,6 +115,7 @@ def output(
         "checks": checks,
         "gating": gating,
         "renamed_from": renamed_from,
+        "format": format,
     }
 
 
@@ -173,6 +189,7 @@ def sql_asset(
     renamed_from: str | Iterable[str] = (),
     spark_conf: Conf | None = None,
     one_plan: bool = False,
+    format: DataFormat | str = DataFormat.PARQUET,
 ) -> Callable[[Callable[P, str]], Asset[P, str]]: ...
 
 
@@ -199,6 +216,7 @@ def sql_asset(
     renamed_from: str | Iterable[str] = (),
     spark_conf: Conf | None = None,
     one_plan: bool = False,
+    format: DataFormat | str = DataFormat.PARQUET,
 ) -> Asset[..., str]: ...
 
 

@@ -15,6 +15,10 @@ from arco.servo._deployed import (
     list_partitions,
 )
 from arco.servo._envelope import Envelope, open_envelope, sign_envelope
+from arco.servo._history import DELETED_EDGES, RULES, Advance, Expiring, Rule, reconcile_history
+from arco.servo._history_loop import Expired, History, HistoryKeeper, expire_history
+from arco.servo._iceberg_loop import Catalog, IcebergAssets
+from arco.servo._iceberg_names import check_no_asset, check_no_assets_below
 from arco.servo._merging import LocalMerger, Merge, Merger, NotMerged, write_merged
 from arco.servo._orphans import Orphans, remove_orphans
 from arco.servo._protocol import (
@@ -52,12 +56,16 @@ from arco.servo._versions import decision_facts, list_held_versions, list_versio
 from arco.servo._work import Finished, Relay, Work
 
 __all__ = [
+    "DELETED_EDGES",
     "MAX_TOLD",
     "RELAYED",
+    "RULES",
+    "Advance",
     "Asked",
     "Beat",
     "Beats",
     "Callback",
+    "Catalog",
     "Claimed",
     "Claims",
     "Compacted",
@@ -68,8 +76,13 @@ __all__ = [
     "EndRun",
     "Ended",
     "Envelope",
+    "Expired",
+    "Expiring",
     "Finished",
     "Heard",
+    "History",
+    "HistoryKeeper",
+    "IcebergAssets",
     "LocalMerger",
     "Merge",
     "Merger",
@@ -88,6 +101,7 @@ __all__ = [
     "Results",
     "Retention",
     "Retired",
+    "Rule",
     "RunRequest",
     "Runs",
     "Servo",
@@ -101,10 +115,13 @@ __all__ = [
     "WorkerId",
     "asset_detail",
     "cannot_run_info",
+    "check_no_asset",
+    "check_no_assets_below",
     "compact_files",
     "decision_facts",
     "deploy",
     "dynamic_partitions",
+    "expire_history",
     "explain_run",
     "find_code_version",
     "find_deployed",
@@ -120,6 +137,7 @@ __all__ = [
     "prepare_deploy",
     "project_of_deployment",
     "reconcile",
+    "reconcile_history",
     "refresh_statistics",
     "remove_orphans",
     "request_fingerprint",

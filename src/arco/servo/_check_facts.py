@@ -22,7 +22,7 @@ from arco.assets import (
     PartitionSpace,
     TimePartitions,
 )
-from arco.core import DAY, AssetId, PartitionKey, Ulid, derive_ulid, partition_id
+from arco.core import DAY, AssetId, PartitionKey, Ulid, least_ulid, partition_id
 from arco.domains.execution import (
     MATERIALIZATIONS,
     PARTITIONS,
@@ -104,7 +104,7 @@ class _History:
         count, reached = 0, ""
         span = DAY
         while count < most:
-            since = _first_id(self._now - span) if span < self._now else ""
+            since = least_ulid(self._now - span) if span < self._now else ""
             rows = [row async for row in self._between(since, reached)]
             for row in reversed(rows):
                 if count < most and await self._is_earlier(row):
@@ -156,8 +156,3 @@ def _time_axis(asset: AssetDefinition, now: int) -> Axis | None:
     """The windows of an asset that have ended; None if it has none."""
     time = [part for part in asset.partitions if isinstance(part.partitions, TimePartitions)]
     return PartitionSpace((time[0],), now, {}).axes[0] if time else None
-
-
-def _first_id(time: int) -> str:
-    """No id of this time or later is smaller."""
-    return derive_ulid(time, "")[:10] + "0" * 16

@@ -30,6 +30,7 @@ from arco.log import Blobs, Receipt, check_no_secret, may_hold_secret
 from arco.runtime import Workspace
 from arco.servo._deploy_diff import DeployDiff, diff
 from arco.servo._deploy_schema import breaking_changes, canonical_columns
+from arco.servo._iceberg_names import check_names_free
 from arco.state import AUDIT, Audit, Snapshot, View
 from arco.storage import Role
 
@@ -195,6 +196,7 @@ async def _read(view: View, project: Project) -> _Known:
         table = None if parent is None else await find_object_id(view, parent, "table", name)
         if table is not None:
             table_ids[definition.key] = table
+    await check_names_free(view, project.assets, table_ids)
     ids = assign_ids(project.assets, assets, names, table_ids, lambda label: "")
     kept = {key: asset_id for key, asset_id in ids.items() if asset_id in assets}
     registered = {

@@ -66,7 +66,7 @@ class DeployDiff(Value, frozen=True):
 _CODE: Final = "code"
 _NOT_COMPARED: Final = frozenset({"key", "file", "line", "renamed_from"})
 _HARMLESS: Final = frozenset(
-    {"description", "owners", "tags", "retries", "timeout_seconds", "heartbeat_seconds", "checks", "gating"}
+    {"description", "owners", "tags", "retries", "timeout_seconds", "heartbeat_seconds", "checks", "gating", "format"}
 )
 """Fields that change nothing in the data itself."""
 

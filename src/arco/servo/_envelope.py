@@ -48,7 +48,8 @@ _IN_FOLDER: Final = re.compile(
     rf"data/([^/]+)/[^/]+/(?:{VERSION_FOLDER}=)?([0-7][0-9A-HJKMNP-TV-Z]{{25}})/.+", re.ASCII
 )
 _COMPACTED: Final = re.compile(r"data/[^/]+/compaction-([0-7][0-9A-HJKMNP-TV-Z]{25})/.+", re.ASCII)
-_PREFIX: Final = b"env1."
+FORMAT: Final = 1
+_PREFIX: Final = b"env%d." % FORMAT
 _HEAD: Final = len(_PREFIX) + 65
 
 

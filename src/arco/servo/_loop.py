@@ -45,6 +45,7 @@ class Controllers:
         """How often it had become the owner by then."""
         self._known = 0
         """The newest segment that is known to exist."""
+        self._due: float | None = None
 
     @property
     def _log(self) -> OpenLog:
@@ -53,6 +54,10 @@ class Controllers:
     @property
     def _runtime(self) -> Runtime:
         return self._workspace.runtime
+
+    def is_waiting(self) -> bool:
+        """Whether something will have to be done because time passes."""
+        return self._task is not None and (bool(self._watch.attempts) or self._due is not None)
 
     def start(self) -> None:
         if self._task is None:
@@ -67,7 +72,7 @@ class Controllers:
         while not self._log.follower.ended:
             folded, began = self._log.follower.tail.number, self._runtime.boottime()
             try:
-                due = await self.step()
+                due = self._due = await self.step()
             except ArcoError:
                 due = RETRY_SECONDS  # whoever asks for something meets the same trouble and says so
             self._check_awake(began)

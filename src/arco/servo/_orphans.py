@@ -8,7 +8,7 @@ once nobody can have been told of them, and for what a compaction wrote in vain.
 """
 
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -26,7 +26,16 @@ from arco.servo._envelope import VERSION_FOLDER, compaction_of_path, version_of_
 from arco.state import Snapshot
 from arco.storage import ObjectInfo, Role
 
-__all__ = ["Orphans", "named_files", "remove_orphans"]
+__all__ = ["LetGo", "Orphans", "named_files", "nobody_else", "remove_orphans"]
+
+LetGo = Callable[[str, Collection[str]], Awaitable[Collection[str]]]
+"""Told of files of an asset before they are deleted; those that may not be."""
+
+
+async def nobody_else(asset_id: str, paths: Collection[str]) -> Collection[str]:
+    """Nobody but Arco knows the files."""
+    return ()
+
 
 MAX_REMOVED: Final = 2_000
 """Files that one call removes before it leaves the rest to the next one."""
@@ -60,7 +69,13 @@ class _Needed:
 
 
 async def remove_orphans(
-    workspace: Workspace, asset_ids: Sequence[str], locations: Collection[str], *, hours: int, dry_run: bool
+    workspace: Workspace,
+    asset_ids: Sequence[str],
+    locations: Collection[str],
+    *,
+    hours: int,
+    dry_run: bool,
+    let_go: LetGo = nobody_else,
 ) -> Orphans:
     """Remove files below the folders of these assets that belong to no version and to no attempt that runs.
 
@@ -83,6 +98,9 @@ async def remove_orphans(
             and _is_garbage(info.path, asset_id, needed, before)
             and not any(info.path.startswith(f"{location}/") for location in locations)
         ]
+        if garbage and not dry_run:
+            needed_elsewhere = set(await let_go(asset_id, [info.path for info in garbage]))
+            garbage = [info for info in garbage if info.path not in needed_elsewhere]
         room = len(garbage) if dry_run else MAX_REMOVED - len(done.files)
         done.kept += len(files) - len(garbage)
         done.files += garbage[:room]

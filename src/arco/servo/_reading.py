@@ -31,6 +31,7 @@ from arco.domains.orchestration import (
     TaskRow,
     TaskState,
     attempt_key,
+    missing_run,
 )
 from arco.servo._controllers import Watch
 from arco.servo._estimates import estimate_plan, work_seconds
@@ -115,7 +116,7 @@ async def list_runs(
 async def find_run(view: View, run_id: str) -> RunRow:
     row: RunRow | None = await view.get(RUNS, run_id, run_id)
     if row is None or row.created_at is None:
-        raise NotFound(f"there is no run {shown(run_id)}; `arco runs list` shows those there are")
+        raise await missing_run(view, run_id)
     return row
 
 

@@ -32,7 +32,7 @@ from arco.domains.orchestration import (
 )
 from arco.runtime import Workspace
 from arco.servo._envelope import version_folder, version_of_path
-from arco.servo._orphans import named_files
+from arco.servo._orphans import LetGo, named_files, nobody_else
 from arco.servo._pinned import pinned_versions
 from arco.servo._runs import Asked
 from arco.state import Snapshot
@@ -70,9 +70,18 @@ class Retention:
 
 
 async def retire_versions(
-    workspace: Workspace, asset_ids: Iterable[str], policy: RetentionPolicy, asked: Asked, *, dry_run: bool
+    workspace: Workspace,
+    asset_ids: Iterable[str],
+    policy: RetentionPolicy,
+    asked: Asked,
+    *,
+    dry_run: bool,
+    let_go: LetGo = nobody_else,
 ) -> Retention:
-    """Let go of versions of these assets that the policy does not keep, and delete those whose grace is over."""
+    """Let go of versions of these assets that the policy does not keep, and delete those whose grace is over.
+
+    `let_go` hears of files before they are deleted, and says which may not be.
+    """
     done = Retention()
     for asset_id in asset_ids:
         snapshot = await workspace.logs["activity"].frozen()
@@ -89,7 +98,7 @@ async def retire_versions(
                 await _decide(workspace, ExpireVersions(asset_id, names, policy), asked)
             for names in _groups(deleted):
                 await _decide(workspace, DeleteVersions(asset_id, names, policy), asked)
-            await _delete_files(workspace, snapshot, [one.version for one in deleted])
+            await _delete_files(workspace, snapshot, [one.version for one in deleted], let_go)
         if len(expired) + len(deleted) < len(found.expired) + len(found.deleted):
             break
         done.finished += 1
@@ -163,16 +172,21 @@ def _is_ours(version: Materialization) -> bool:
     return all(version_of_path(version.asset_id, file.path) == version.materialization_id for file in version.files)
 
 
-async def _delete_files(workspace: Workspace, snapshot: Snapshot, versions: Sequence[Materialization]) -> None:
+async def _delete_files(
+    workspace: Workspace, snapshot: Snapshot, versions: Sequence[Materialization], let_go: LetGo
+) -> None:
     """Delete all that lies in the folders of versions, samples of failing rows too, but for files that another version
     names. What a crash leaves, `orphans` finds."""
     if not versions:
         return
     others = await named_files(snapshot, {version.materialization_id for version in versions})
     reader, store = workspace.handle(Role.READER), workspace.handle(Role.COLLECTOR)
+    paths: list[str] = []
     for version in versions:
         own = (*version.files, *await files_of(snapshot, version))
         for folder in sorted({version_folder(file.path) for file in own}):
-            for path in [info.path async for info in reader.list(folder)]:
-                if path not in others:
-                    await store.delete(path)
+            paths += [info.path async for info in reader.list(folder) if info.path not in others]
+    needed = set(await let_go(versions[0].asset_id, paths))
+    for path in paths:
+        if path not in needed:
+            await store.delete(path)

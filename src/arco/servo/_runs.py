@@ -12,7 +12,7 @@ from typing import Final
 import msgspec
 
 from arco.assets import partition_text
-from arco.core import NotFound, PartitionKey, Refused, derive_ulid, fingerprint
+from arco.core import PartitionKey, Refused, derive_ulid, fingerprint
 from arco.domains.deployments import CurrentDeployment
 from arco.domains.orchestration import (
     RUN_KEYS,
@@ -29,6 +29,7 @@ from arco.domains.orchestration import (
     TaskState,
     TriggerRun,
     check_plan,
+    missing_run,
     plan_fingerprint,
 )
 from arco.log import Blobs, Receipt
@@ -180,12 +181,13 @@ class Runs:
     async def request_again(self, run_id: str, *, from_failure: bool, at: int) -> RunRequest:
         """The request of a run once more, on what is deployed now: its tasks, or only those that did not succeed."""
 
-        async def find(view: Replica | Snapshot) -> tuple[RunRow | None, list[TaskRow]]:
-            return await view.get(RUNS, run_id, run_id), await view.rows(TASKS, run_id)
+        async def find(view: Replica | Snapshot) -> tuple[RunRow, list[TaskRow]]:
+            row: RunRow | None = await view.get(RUNS, run_id, run_id)
+            if row is None:
+                raise await missing_run(view, run_id)
+            return row, await view.rows(TASKS, run_id)
 
         (run, tasks), _ = await self._workspace.logs["activity"].read(find)
-        if run is None:
-            raise NotFound(f"there is no run {run_id}; `arco runs list` shows those there are")
         if not RunState(run.state).is_terminal:
             raise Refused(f"the run {run_id} is {run.state}; wait until it ends, or cancel it first")
         if not tasks:

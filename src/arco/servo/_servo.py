@@ -1,6 +1,7 @@
 """`Servo`: orchestration of one open workspace, as the API and the simulation use it."""
 
 import re
+from collections.abc import Callable, Collection
 from typing import Final
 
 from arco.assets import Project
@@ -9,6 +10,8 @@ from arco.domains.deployments import CURRENT_DEPLOYMENT, WORKSPACE, CurrentDeplo
 from arco.runtime import Workspace
 from arco.servo._batches import MayBatch, may_batch
 from arco.servo._controllers import Watch
+from arco.servo._history_loop import HistoryKeeper
+from arco.servo._iceberg_loop import Catalog, IcebergAssets
 from arco.servo._loop import Controllers
 from arco.servo._planning import Projects
 from arco.servo._queue import EmbeddedQueue
@@ -25,11 +28,17 @@ _SHA256: Final = re.compile(r"[0-9a-f]{64}", re.ASCII)
 class Servo:
     """`secret` is what the deployment's processes share: envelopes and callbacks are signed with keys made of it.
 
-    `may_batch` says of which assets tasks may run together.
+    `may_batch` says of which assets tasks may run together. `catalog` has the Iceberg tables; without one assets get no
+    tables.
     """
 
     def __init__(
-        self, workspace: Workspace, secret: bytes, relay: Relay | None = None, may_batch: MayBatch = may_batch
+        self,
+        workspace: Workspace,
+        secret: bytes,
+        relay: Relay | None = None,
+        may_batch: MayBatch = may_batch,
+        catalog: Callable[[], Catalog] | None = None,
     ) -> None:
         self.workspace = workspace
         self.projects = Projects()
@@ -37,14 +46,30 @@ class Servo:
         self.runs = Runs(workspace, self.projects, may_batch)
         self.work = Work(workspace, self.projects, self.watch, EmbeddedQueue(workspace), secret, relay)
         self.controllers = Controllers(workspace, self.watch)
+        self.history = HistoryKeeper(workspace)
+        self.iceberg = IcebergAssets(workspace, catalog) if catalog is not None else None
         self._secret = secret
 
     def start(self) -> None:
         """Act when time makes it necessary, until `stop`."""
         self.controllers.start()
+        self.history.start()
+        if self.iceberg is not None:
+            self.iceberg.start()
 
     async def stop(self) -> None:
         await self.controllers.stop()
+        await self.history.stop()
+        if self.iceberg is not None:
+            await self.iceberg.stop()
+
+    async def let_go(self, asset_id: str, paths: Collection[str]) -> Collection[str]:
+        """Told before files of an asset are deleted: tables stop naming them; those that have to stay."""
+        return await self.iceberg.let_go(asset_id, paths) if self.iceberg is not None else ()
+
+    def table_problem(self, asset_id: str) -> str | None:
+        """Why the Iceberg table of an asset does not have what is current, as far as this process knows."""
+        return self.iceberg.problems.get(asset_id) if self.iceberg is not None else None
 
     async def current_project(self, catalog: View) -> Project:
         """What is deployed in a state of the catalog; empty before the first deployment."""

@@ -84,7 +84,8 @@ async def list_versions(
         if status in (None, stands) and _is_partition(version.partition_key, partition):
             found.append(version)
     newest = heapq.nlargest(check_limit(limit) + 1, found, key=_age)
-    items = [await _info(view, version, statuses.get(version.materialization_id)) for version in newest[:limit]]
+    failed = _FailedChecks(view)
+    items = [await _info(view, version, statuses.get(version.materialization_id), failed) for version in newest[:limit]]
     following = None
     if len(newest) > limit:
         time, name = _age(newest[limit - 1])
@@ -125,6 +126,7 @@ async def list_held_versions(
     items: list[VersionInfo] = []
     looked_at, reached, is_more = 0, "", False
     check_limit(limit)
+    failed = _FailedChecks(view)
     async for order_key, row in _held(view, asset_id, None if last is None else last[0]):
         if len(items) == limit or looked_at == MAX_LOOKED_AT:
             is_more = True
@@ -133,7 +135,7 @@ async def list_held_versions(
         if (wanted is None or row.status in wanted) and _is_partition(row.partition_key, partition):
             version: Materialization | None = await view.get(MATERIALIZATIONS, row.asset_id, row.materialization_id)
             if version is not None:
-                items.append(await _info(view, version, row))
+                items.append(await _info(view, version, row, failed))
     return Page[VersionInfo](
         items=items,
         next_cursor=encode_cursor(place, (reached,)) if is_more else None,
@@ -161,9 +163,28 @@ async def _held(view: View, asset_id: str | None, after: str | None) -> AsyncIte
             return
 
 
-async def _info(view: View, version: Materialization, row: VersionStatus | None) -> VersionInfo:
+class _FailedChecks:
+    """Which checks of a version failed; the results of each asset are read once, for a whole list."""
+
+    def __init__(self, view: View) -> None:
+        self._view = view
+        self._by_version: dict[str, dict[str, set[str]]] = {}
+
+    async def of(self, version: Materialization) -> list[str]:
+        if version.asset_id not in self._by_version:
+            found: dict[str, set[str]] = {}
+            results: list[CheckResult] = await self._view.rows(CHECK_RESULTS, version.asset_id)
+            for result in results:
+                if not result.passed:
+                    found.setdefault(result.materialization_id, set()).add(result.check_name)
+            self._by_version[version.asset_id] = found
+        return sorted(self._by_version[version.asset_id].get(version.materialization_id, ()))
+
+
+async def _info(view: View, version: Materialization, row: VersionStatus | None, failed: _FailedChecks) -> VersionInfo:
     partition: Partition | None = await view.get(PARTITIONS, version.asset_id, version.partition_id)
-    return _version(version, row or known_version(version), partition, await _compacted(view, version))
+    compacted = await _compacted(view, version)
+    return _version(version, row or known_version(version), partition, compacted, await failed.of(version))
 
 
 async def _compacted(view: View, version: Materialization) -> CompactedVersion | None:
@@ -172,7 +193,11 @@ async def _compacted(view: View, version: Materialization) -> CompactedVersion |
 
 
 def _version(
-    version: Materialization, row: VersionStatus, partition: Partition | None, compacted: CompactedVersion | None
+    version: Materialization,
+    row: VersionStatus,
+    partition: Partition | None,
+    compacted: CompactedVersion | None,
+    failed_checks: list[str],
 ) -> VersionInfo:
     return VersionInfo(
         materialization_id=version.materialization_id,
@@ -192,6 +217,7 @@ def _version(
         set_by=row.set_by,
         set_at=_time(row.set_at),
         reason=row.reason,
+        failed_checks=failed_checks,
     )
 
 
@@ -205,8 +231,9 @@ async def version_detail(view: View, asset_id: str, materialization_id: str) -> 
     partition: Partition | None = await view.get(PARTITIONS, asset_id, version.partition_id)
     files = await files_of(view, version)
     readers, is_all = await _readers(view, version)
+    failed = await _FailedChecks(view).of(version)
     return VersionDetail(
-        **_version(version, row, partition, await _compacted(view, version)).model_dump(),
+        **_version(version, row, partition, await _compacted(view, version), failed).model_dump(),
         partition_id=version.partition_id,
         task_id=version.task_id,
         code_version=version.code_version,
@@ -318,7 +345,9 @@ async def decision_facts(view: View, asset_id: str, materialization_id: str) -> 
     partition: Partition | None = await view.get(PARTITIONS, asset_id, version.partition_id)
     run: RunRow | None = await view.get(RUNS, version.run_id, version.run_id) if version.run_id else None
     return {
-        "version": _version(version, row, partition, await _compacted(view, version)),
+        "version": _version(
+            version, row, partition, await _compacted(view, version), await _FailedChecks(view).of(version)
+        ),
         "current_materialization_id": None if partition is None else partition.current_materialization_id,
         "current_version": None if partition is None else partition.current_version,
         "run_state": None if run is None else run.state,

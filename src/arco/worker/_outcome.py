@@ -12,6 +12,7 @@ import msgspec
 from arco.assets import (
     AssetDefinition,
     CheckDefinition,
+    DataFormat,
     Facts,
     GatingAction,
     GatingPolicy,
@@ -35,7 +36,7 @@ from arco.domains.orchestration import FinishTask, Outcome, TaskFailure, TaskLog
 from arco.domains.quality.events import CheckExecuted, Gating, check_id
 from arco.servo._envelope import Envelope, InputValue, OutputPlace, inputs_fingerprint
 from arco.servo._failures import classify
-from arco.worker._errors import ChecksFailed, DriverLost
+from arco.worker._errors import ChecksFailed, DriverLost, SchemaViolation
 from arco.worker._masking import Mask
 from arco.worker._measuring import personal_columns
 from arco.worker._messages import CheckAnswer, RaisedError, Report, WrittenOutput, WrittenStats
@@ -275,11 +276,16 @@ def _bound(value: str | None, mask: Mask) -> str | None:
 def _schema_hash(asset: AssetDefinition, written: WrittenOutput) -> str:
     """The identity of the columns, as the catalog makes it; `SchemaViolation` if they are not the declared ones."""
     if not written.schema:
+        is_value = any(not file.path.endswith(".parquet") for file in written.files)
+        if is_value and asset.format is DataFormat.ICEBERG:
+            raise SchemaViolation(f"{asset.key} is of format iceberg and returned no table; return a table or rows")
         return ""
-    from arco.worker._schemas import check_declared, columns_of, schema_hash_of
+    from arco.worker._schemas import check_declared, check_iceberg, columns_of, schema_hash_of
 
     columns = columns_of(written.schema)
     check_declared(asset, columns)
+    if asset.format is DataFormat.ICEBERG:
+        check_iceberg(asset, written.schema)
     return schema_hash_of(columns)
 
 

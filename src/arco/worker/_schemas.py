@@ -10,7 +10,7 @@ from arco.domains.catalog import SchemaColumn as CatalogColumn
 from arco.domains.catalog import schema_hash
 from arco.worker._errors import SchemaViolation
 
-__all__ = ["check_declared", "columns_of", "schema_hash_of", "seen_columns"]
+__all__ = ["check_declared", "check_iceberg", "columns_of", "schema_hash_of", "seen_columns"]
 
 
 def columns_of(schema: bytes) -> tuple[SchemaColumn, ...]:
@@ -51,3 +51,13 @@ def check_declared(asset: AssetDefinition, columns: tuple[SchemaColumn, ...]) ->
     wrong += [f"{name} is not declared" for name in found if name not in declared]
     if wrong:
         raise SchemaViolation(f"what {asset.key} returned is not what it declares: {'; '.join(wrong)}")
+
+
+def check_iceberg(asset: AssetDefinition, schema: bytes) -> None:
+    """`SchemaViolation` if the table of an asset of format iceberg could not have these columns."""
+    from arco.iceberg import check_columns  # most assets do without
+
+    try:
+        check_columns(pa.ipc.read_schema(pa.BufferReader(schema)))
+    except Refused as error:
+        raise SchemaViolation(f"{asset.key} is of format iceberg: {error.message}") from error
