@@ -133,9 +133,13 @@ async def main(folder: Path, secret: str, role: str) -> None:
         test_store=False,
     )
     found = {(SCOPE.tenant, SCOPE.workspace): workspace}
+
+    async def find(request: Request, opens: bool) -> Workspace | None:
+        return found.get((request.path_params["tenant"], request.path_params["workspace"]))
+
     app = Starlette(
         routes=[
-            *internal_routes(door_of(lambda tenant, name: found.get((tenant, name)), identity), runtime),
+            *internal_routes(door_of(find, identity), runtime),
             *routes(workspace, store),
         ]
     )

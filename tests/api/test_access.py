@@ -270,3 +270,22 @@ def test_the_audit_of_one_log_and_of_the_past() -> None:
         return [{entry["log"] for entry in one}, len(past) < len(now), past[0]["action"]]
 
     assert _owned(work) == [{"activity"}, True, "CreateTable"]
+
+
+def test_requests_of_the_process_are_counted_by_role_and_operation() -> None:
+    async def work(world: World, owner: str) -> tuple[Any, Any, int]:
+        before = await world.done("GET", "/requests", token=owner)
+        await fill(world, token=owner)
+        viewer = await world.done("POST", "/keys", {"name": "v", "role": "viewer"}, token=owner)
+        refused = await world.ask("GET", "/requests", token=viewer["token"])
+        return before, await world.done("GET", "/requests", token=owner), refused.status_code
+
+    before, after, refused = _owned(work)
+    assert refused == 403
+
+    def creates(answer: Any) -> int:
+        return sum(one["count"] for one in answer["requests"] if one["operation"] == "create")
+
+    assert creates(after) > creates(before)
+    assert before["since"] == after["since"]
+    assert {one["role"] for one in after["requests"]} >= {"owner", "reader"}

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from starlette.applications import Starlette
+from starlette.requests import Request
 
 import arco.core
 from arco.api._internal import (
@@ -57,7 +58,8 @@ class World:
         found = {(SCOPE.tenant, SCOPE.workspace): workspace}
         self.asked: list[tuple[str, str]] = []
 
-        def find(tenant: str, name: str) -> Workspace | None:
+        async def find(request: Request, opens: bool) -> Workspace | None:
+            tenant, name = request.path_params["tenant"], request.path_params["workspace"]
             self.asked.append((tenant, name))
             scope = Scope(tenant, name)
             return found.get((scope.tenant, scope.workspace))

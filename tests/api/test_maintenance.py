@@ -3,9 +3,10 @@
 from typing import Any
 
 import httpx
+import pytest
 
 from arco.assets import Dimension, StaticPartitions
-from arco.core import AssetId, PartitionKey, new_ulid, parse_ulid, partition_id
+from arco.core import DAY, AssetId, PartitionKey, format_time, new_ulid, parse_ulid, partition_id
 from arco.domains.access import UserRole
 from arco.domains.execution import MATERIALIZATION_COMPLETED, DataFile, MaterializationCompleted
 from arco.state import new_event
@@ -17,7 +18,7 @@ from tests.servo.world import project
 
 ASSETS = project({f"n.a{number:02d}": [] for number in range(12)})
 ONE = {"values": {"retention.min_versions": 1, "retention.max_versions": 1}}
-RETENTION = "/maintenance/retention"
+RETENTION = "/maintenance/versions"
 ORPHANS = "/maintenance/orphans"
 STATISTICS = "/maintenance/statistics"
 COMPACTION = "/maintenance/compaction"
@@ -209,3 +210,38 @@ def test_only_admins_maintain_and_bad_requests_are_refused() -> None:
         UserRole.OWNER: {200},
     }
     assert set(bad) == {400}
+
+
+def test_history_goes_by_its_own_settings_and_only_for_owners(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def work(world: World) -> None:
+        await deploy(world, project({"n.a": []}))
+        run_id = await trigger(world)
+        await Worker(world).work_off()
+        runtime, path = world.host.runtime, "/maintenance/history"
+        now = runtime.now
+        assert (await world.done("POST", path, {"dry_run": True}))["expired"] == []
+        monkeypatch.setattr(runtime, "now", lambda: now() + 20 * DAY)
+        first = await world.done("POST", path, {"dry_run": True})
+        assert {one["table"] for one in first["expired"]} <= {"operations", "requests"}, "they go after eight days"
+        await world.done("PATCH", "/settings", {"values": {"history.runs_days": 10}})
+        planned = await world.done("POST", path, {"dry_run": True})
+        rows = {one["table"]: one for one in planned["expired"] if one["log"] == "activity"}
+        assert {"runs", "tasks", "attempts", "operations"} <= set(rows)
+        assert (rows["tasks"]["row_count"] > 0, rows["tasks"]["byte_size"] > 0) == (True, True)
+        assert rows["tasks"]["reason"] == "older than 10 days (history.runs_days)"
+        assert rows["runs"]["oldest"][:10] == format_time(now())[:10]
+        assert rows["runs"]["before"] == format_time((runtime.now() - 10 * DAY) // DAY * DAY)
+        await world.done("GET", f"/runs/{run_id}")
+        done = await world.done("POST", path, {})
+        assert [one["table"] for one in done["expired"]] == [one["table"] for one in planned["expired"]]
+        assert (await world.done("POST", path, {}))["expired"] == []
+        gone = await world.ask("GET", f"/runs/{run_id}")
+        assert gone.status_code == 404
+        assert "has expired" in gone.text
+        assert (await world.done("GET", "/runs"))["items"] == []
+        assert len((await world.done("GET", "/assets/n.a/versions"))["items"]) == 1
+        asked = {role: await world.ask("POST", path, {}, token=await world.token(role)) for role in UserRole}
+        assert {role for role, answer in asked.items() if answer.status_code == 200} == {UserRole.OWNER}
+        assert {answer.status_code for role, answer in asked.items() if role != UserRole.OWNER} == {403}
+
+    run_world(work)

@@ -19,8 +19,8 @@ import pytest
 from arco.core import new_ulid
 from arco.log import FIRST_LINK, Event, HintFile, Place, read_log
 from arco.runtime import AsyncRuntime, init_workspace, read_incarnation
-from arco.state import Layout
-from arco.storage import LocalStore, RequestCounts, Role, RoleStore, Sequence, Tail
+from arco.state import Layout, Revisions, open_ledger
+from arco.storage import LocalStore, RequestCounts, Role, RoleStore, Tail
 from tests.api.peer import SCOPE
 
 SECRET = "0123456789abcdef" * 2
@@ -106,9 +106,9 @@ class Deployment:
     async def log(self) -> list[Event]:
         """Every event in the log, its chain checked."""
         place, store = await self._place()
-        sequence = Sequence(store, Layout(place).ledger, AsyncRuntime())
+        ledger = open_ledger(store, Revisions(store, place, AsyncRuntime()))
         events: list[Event] = []
-        async for found in read_log(sequence, place, Tail(0, float("-inf")), FIRST_LINK):
+        async for found in read_log(ledger, Tail(0, float("-inf")), FIRST_LINK):
             if not isinstance(found, Tail):
                 events += found[0].events
         return events

@@ -248,4 +248,4 @@ def test_damage_is_logged_and_a_refusal_is_not(caplog: pytest.LogCaptureFixture)
 
     with caplog.at_level(logging.INFO, "arco.api"):
         assert run_world(work) == [500, 409]
-    assert [record.getMessage() for record in caplog.records] == ["GET /api/v1/whoami: segment 7 is damaged"]
+    assert [record.getMessage() for record in caplog.records] == ["acme/prod: GET /api/v1/whoami: segment 7 is damaged"]

@@ -170,7 +170,7 @@ def _queries(method: str, path: str, wanted: Content) -> list[dict[str, Any]]:
 
 def _bodies(method: str, path: str, wanted: Content) -> list[Any]:
     columns = [{"name": "id", "type": "long"}]
-    cursor = encode_cursor("retention/x", (wanted.asset_id,))
+    cursor = encode_cursor("versions/x", (wanted.asset_id,))
     event = {
         "type": "AssetObserved",
         "data": {
@@ -225,7 +225,8 @@ def _bodies(method: str, path: str, wanted: Content) -> list[Any]:
         ("POST", "/partitions/{name}/drop"): [{"keys": [f"{wanted.namespace}-customer"]}],
         ("POST", "/assets/{asset}/versions/{version}/quarantine"): [{"reason": "mine"}],
         ("POST", "/assets/{asset}/versions/{version}/release"): [{"reason": "mine"}],
-        ("POST", "/maintenance/retention"): [{"selection": wanted.asset}, {"cursor": cursor}],
+        ("POST", "/maintenance/versions"): [{"selection": wanted.asset}, {"cursor": cursor}],
+        ("POST", "/maintenance/history"): [{}, {"dry_run": True}],
         ("POST", "/maintenance/orphans"): [{"selection": wanted.asset, "older_than_hours": 1}, {"cursor": cursor}],
         ("POST", "/maintenance/statistics"): [{"selection": wanted.asset}, {"cursor": cursor}],
         ("POST", "/plans"): [{"selection": wanted.asset}],
@@ -253,6 +254,7 @@ def _masked(text: str, wanted: Content) -> str:
         (r"[0-9a-f]{64}", "<hash>"),
         (r"plan_[0-9a-f]{32}", "<plan>"),
         (r'"elapsed_ms":[\d.]+', "<elapsed>"),
+        (r'("operation":"[a-z_]+","count":)\d+', r"\1<requests>"),
         (r"\b\d{5,}\b", "<position>"),
     ):
         text = re.sub(pattern, mask, text)

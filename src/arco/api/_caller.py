@@ -9,24 +9,34 @@ import base64
 import hashlib
 import hmac
 import re
+from collections.abc import Mapping, MutableMapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from starlette.requests import Request
 
 from arco.api._host import Door, Host
 from arco.api._permissions import Permission, allowed
-from arco.core import Forbidden, Runtime, Unauthenticated, parse_ulid
+from arco.api._uses import WORKSPACE, uses_of
+from arco.core import Forbidden, NotFound, Runtime, Unauthenticated, parse_ulid
 from arco.domains.access import API_KEYS, ROLE_BINDINGS, UserRole
 from arco.runtime import Workspace
 from arco.storage import Scope
 
-__all__ = ["Caller", "authenticate", "authorize", "format_token", "new_secret"]
+__all__ = ["ASKED", "Caller", "authenticate", "authorize", "by_token", "format_token", "new_secret"]
+
+ASKED: Final = "arco.scope"
+"""Where a request carries the workspace it was let into."""
 
 # Scope names and ids are matched whole: what is malformed must not be told from what is unknown.
 _SCOPE: Final = "([a-z0-9][a-z0-9-]{0,62})"
 _TOKEN: Final = re.compile(rf"arco_{_SCOPE}_{_SCOPE}_([0-7][0-9A-HJKMNP-TV-Z]{{25}})_([A-Za-z0-9_-]{{43}})")
-_FORWARDED: Final = ("forwarded", "via", "x-forwarded-for", "x-forwarded-host", "x-forwarded-proto", "x-real-ip")
+_NOBODY: Final = "Bearer None"
+"""What PyIceberg sends when it was given no token."""
+
+_FORWARDED: Final = frozenset(
+    {b"forwarded", b"via", b"x-forwarded-for", b"x-forwarded-host", b"x-forwarded-proto", b"x-real-ip"}
+)
 _LOOPBACK: Final = re.compile(r"(localhost|127(\.[0-9]{1,3}){3}|\[::1\])(:[0-9]{1,5})?")
 
 
@@ -39,6 +49,10 @@ class Caller:
     traceparent: str
     bucket: str
     """Whose requests are counted together for the rate limit."""
+    position: int = -1
+    """Of the catalog before it was asked who this is; -1 if it was not asked."""
+    expires_at: int | None = None
+    """When the key ends; None if it does not, or if there is none."""
 
     @property
     def scope(self) -> Scope:
@@ -62,23 +76,49 @@ def format_token(scope: Scope, key_id: str, secret: str) -> str:
 
 async def authenticate(host: Host, request: Request) -> Caller:
     """Who asks, or `Unauthenticated`."""
-    header = request.headers.get("authorization")
+    caller = await _authenticate(host, request)
+    request.scope[ASKED] = caller.scope
+    return caller
+
+
+async def _authenticate(host: Host, request: Request) -> Caller:
+    headers: dict[bytes, bytes] = dict(request.scope["headers"])
+    given = headers.get(b"authorization")
+    header = None if given is None else given.decode("latin-1")
+    if header == _NOBODY:
+        header = None
     request_id = str(request.scope.get("arco.request_id", ""))
-    traceparent = request.headers.get("traceparent", "")[:128]
+    traceparent = headers.get(b"traceparent", b"")[:128].decode("latin-1")
     if header is None and host.door is not Door.KEYS:
         if host.door is Door.DEVELOPMENT:
-            _check_own_page(request)
-        workspace = host.workspaces[host.default]
-        return Caller(workspace, host.actor, UserRole.OWNER, request_id, traceparent, host.actor)
+            _check_own_page(headers)
+        workspace = await host.find(host.default, request.scope)
+        if workspace is None:
+            raise NotFound(f"there is no workspace {host.default.root} here; send a key of one that there is")
+        uses_of(request.scope).accept()
+        request.scope[WORKSPACE] = workspace.scope.root
+        position = workspace.logs["catalog"].replica.watermark
+        return Caller(workspace, host.actor, UserRole.OWNER, request_id, traceparent, host.actor, position)
     if header is None:
         raise Unauthenticated("this server wants a key, and the request carries none")
     scheme, _, token = header.partition(" ")
-    found = _TOKEN.fullmatch(token.strip()) if scheme.lower() == "bearer" else None
+    token = token.strip() if scheme.lower() == "bearer" else ""
+    return await by_token(host, token, request.scope, request_id, traceparent)
+
+
+async def by_token(
+    host: Host, token: str, asgi: MutableMapping[str, Any], request_id: str = "", traceparent: str = ""
+) -> Caller:
+    """Who has this token, or `Unauthenticated`. `asgi` is the request, which holds the workspace open."""
+    found = _TOKEN.fullmatch(token)
     refused = Unauthenticated("this key is not valid here: unknown, revoked, expired, or of another workspace")
-    workspace_of = host.workspaces.get(Scope(found[1], found[2])) if found else None
-    if found is None or workspace_of is None:
+    workspace = await host.find(Scope(found[1], found[2]), asgi) if found else None
+    if found is None or workspace is None:
         raise refused
-    return await _by_key(workspace_of, parse_ulid(found[3]), found[4], refused, request_id, traceparent)
+    caller = await _by_key(workspace, parse_ulid(found[3]), found[4], refused, request_id, traceparent)
+    uses_of(asgi).accept()
+    asgi[WORKSPACE] = workspace.scope.root
+    return caller
 
 
 async def _by_key(
@@ -87,6 +127,7 @@ async def _by_key(
     opened = workspace.logs["catalog"]
     await opened.current(strong=False)  # so that a key revoked elsewhere is known here within the bound
     replica = opened.replica
+    position = replica.watermark
     key = await replica.get(API_KEYS, key_id, key_id)
     expected = key.secret_hash if key is not None else hash_secret("")
     if not hmac.compare_digest(hash_secret(secret), expected) or key is None or key.revoked_at is not None:
@@ -100,22 +141,22 @@ async def _by_key(
             raise refused
         role = binding.role
     actor = f"{key.principal or key.name}/{key_id}"
-    return Caller(workspace, actor, UserRole(role), request_id, traceparent, key_id)
+    return Caller(workspace, actor, UserRole(role), request_id, traceparent, key_id, position, key.expires_at)
 
 
-def _check_own_page(request: Request) -> None:
+def _check_own_page(headers: Mapping[bytes, bytes]) -> None:
     """Without a key the browser is the danger: a page of somebody else may ask a loopback address in its user's name.
 
     Such a request names the page's origin, or reaches us under a name that was made to point here.
     """
-    if any(name in request.headers for name in _FORWARDED):
+    if not _FORWARDED.isdisjoint(headers):
         raise Unauthenticated(
             "in development mode this server answers nobody behind a proxy; start it with --require-keys"
         )
-    host, origin = request.headers.get("host", ""), request.headers.get("origin")
+    host, origin = headers.get(b"host", b"").decode("latin-1"), headers.get(b"origin")
     if _LOOPBACK.fullmatch(host) is None:
         raise Unauthenticated("in development mode this server answers only to a loopback name such as localhost")
-    if origin is not None and origin.partition("://")[2] != host:
+    if origin is not None and origin.decode("latin-1").partition("://")[2] != host:
         raise Unauthenticated("in development mode this server answers no pages of other origins")
 
 

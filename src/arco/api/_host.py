@@ -1,4 +1,6 @@
-"""`Host`: what one process serves: its open workspaces, how callers prove who they are, and the limits it keeps.
+"""`Host`: what one process serves: its workspaces, how callers prove who they are, and the limits it keeps.
+
+Workspaces are given open, or opened when somebody asks (`served`).
 
 Three doors, chosen when the process starts:
 
@@ -7,15 +9,21 @@ Three doors, chosen when the process starts:
 - `LOCAL`: no network at all; a command line that has the store itself asks the application in its own process.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, MutableMapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import TYPE_CHECKING, Any
 
+from arco.api._backups import Backups
+from arco.api._uses import uses_of
 from arco.catalog import Points
 from arco.core import Runtime, ServiceIdentity
-from arco.runtime import Workspace
+from arco.runtime import Workspace, Workspaces
 from arco.servo import LocalMerger, Merger, Relay, Servo
-from arco.storage import Role, Scope
+from arco.storage import RequestCounts, Role, RoleStore, Scope, Store
+
+if TYPE_CHECKING:
+    from arco.api.iceberg import Warehouse
 
 __all__ = ["Door", "Host"]
 
@@ -29,7 +37,8 @@ class Door(StrEnum):
 @dataclass(frozen=True)
 class Host:
     runtime: Runtime
-    workspaces: Mapping[Scope, Workspace]
+    workspaces: dict[Scope, Workspace]
+    """Those that are open now."""
     default: Scope
     """The workspace of a caller without a key."""
     door: Door
@@ -46,6 +55,39 @@ class Host:
     relay: Relay | None = None
     merger: Merger | None = None
     """What merges small files of data; None for this process."""
+    store: str = "memory://store"
+    """URL of the store, which the locations of Iceberg tables begin with."""
+    store_options: Mapping[str, str] = field(default_factory=dict, repr=False)
+    allowed_locations: tuple[str, ...] = ()
+    """URLs outside of the store below which Iceberg tables may lie too."""
+    warehouses: "dict[Scope, Warehouse]" = field(default_factory=dict)
+    served: Workspaces | None = None
+    """What opens workspaces and closes them again; None if `workspaces` are all there are."""
+    base: Store | None = None
+    """The store itself, if workspaces are opened here."""
+    on_closed: list[Callable[[Scope], None]] = field(default_factory=list)
+    """Who is told that a workspace was closed."""
+    backups: Backups | None = None
+    """What takes backups of the workspaces that are open here; None if nothing does."""
+
+    async def find(self, scope: Scope, asgi: MutableMapping[str, Any]) -> Workspace | None:
+        """The workspace, held open until the request is answered; None if it is not served here."""
+        if self.served is None:
+            return self.workspaces.get(scope)
+        lease = await self.served.use(scope)
+        if lease is None:
+            return None
+        uses_of(asgi).add(lease)
+        return lease.workspace
+
+    def reader_of(self, scope: Scope) -> RoleStore | None:
+        """The objects of a workspace for reading, whether or not it is open; None if it is not served here."""
+        found = self.workspaces.get(scope)
+        if found is not None:
+            return found.handle(Role.READER)
+        if self.served is None or self.base is None or not self.served.serves(scope):
+            return None
+        return RoleStore(self.base, scope, Role.READER, RequestCounts())
 
     def points_of(self, scope: Scope) -> Points:
         """Past states of a workspace, shared by all requests because they never change."""
@@ -57,8 +99,32 @@ class Host:
         """Orchestration of a workspace, one for all requests."""
         if scope not in self.servos:
             secret = self.secret or self.runtime.bytes(32)
-            self.servos[scope] = Servo(self.workspaces[scope], secret, self.relay)
+            self.servos[scope] = Servo(
+                self.workspaces[scope], secret, self.relay, catalog=lambda: self.warehouse_of(scope)
+            )
         return self.servos[scope]
+
+    def warehouse_of(self, scope: Scope) -> "Warehouse":
+        """The Iceberg catalog of a workspace, one for all requests."""
+        found = self.warehouses.get(scope)
+        if found is None:
+            from arco.api.iceberg import open_warehouse  # it needs a host itself
+
+            found = self.warehouses[scope] = open_warehouse(self, scope)
+        return found
+
+    async def close_warehouse(self, scope: Scope) -> None:
+        warehouse = self.warehouses.get(scope)
+        if warehouse is not None:
+            await warehouse.close()
+            self.warehouses.pop(scope, None)
+
+    def forget(self, scope: Scope) -> None:
+        """The workspace was closed."""
+        for known in (self.workspaces, self.points, self.servos, self.warehouses):
+            known.pop(scope, None)
+        for told in self.on_closed:
+            told(scope)
 
     def merger_of(self, scope: Scope) -> Merger:
         """What merges small files of a workspace's data."""

@@ -5,14 +5,16 @@
     POST /internal/{tenant}/{workspace}/sync-compact             wait until a revision covers a position
 
 Every call names the incarnation it means (`?incarnation=`) and carries a service identity. A bad identity and a
-workspace that is not open here get the same answer, and no store is asked. Errors travel as `{name, message, details}`
-and become the same class on the other side. A frame is the segment's number (8 bytes), the length (4 bytes) and so many
-bytes; length 0 is a sign of life that says how far the owner's log goes.
+workspace that is not served here get the same answer, and no store is asked. One that is served and not open is opened
+for workers only: a process that asks for the owner of a log hears that it is not here, and takes its place.
+
+Errors travel as `{name, message, details}` and become the same class on the other side. A frame is the segment's number
+(8 bytes), the length (4 bytes) and so many bytes; length 0 is a sign of life that says how far the owner's log goes.
 """
 
 import struct
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import msgspec
 from starlette.requests import ClientDisconnect, Request
@@ -71,10 +73,14 @@ _FRAME: Final = struct.Struct(">QI")
 
 BASE: Final = "/internal/{tenant}/{workspace}"
 
-Find = Callable[[str, str], Workspace | None]
+Find = Callable[[Request, bool], Awaitable[Workspace | None]]
 Endpoint = Callable[[Request], Awaitable[Response]]
-Admit = Callable[[Request], Awaitable[tuple[Workspace, bytes]]]
-"""The workspace and the body of a call, or `Unauthenticated`."""
+
+
+class Admit(Protocol):
+    async def __call__(self, request: Request, *, opens: bool = False) -> tuple[Workspace, bytes]:
+        """The workspace and the body of a call, or `Unauthenticated`. With `opens` it need not be open yet."""
+        ...
 
 
 class SyncCompact(msgspec.Struct, frozen=True):
@@ -142,12 +148,12 @@ async def unpack_frames(chunks: AsyncIterator[bytes]) -> AsyncGenerator[tuple[in
 
 
 def door_of(find: Find, identity: ServiceIdentity | None) -> Admit:
-    """Who lets calls in. `find` returns a workspace that is open here, without any request.
+    """Who lets calls in. `find` returns the workspace of a call, which it may open if told so.
 
     Without an identity nobody is let in.
     """
 
-    async def admitted(request: Request) -> tuple[Workspace, bytes]:
+    async def admitted(request: Request, *, opens: bool = False) -> tuple[Workspace, bytes]:
         if identity is None:
             raise _stranger()
         path = request.scope["raw_path"].decode("ascii", "replace")
@@ -160,7 +166,7 @@ def door_of(find: Find, identity: ServiceIdentity | None) -> Admit:
         except Unauthenticated:
             raise _stranger() from None
         try:
-            workspace = find(request.path_params["tenant"], request.path_params["workspace"])
+            workspace = await find(request, opens)
         except Invalid:
             workspace = None  # what cannot be a name is the name of nothing
         if workspace is None:

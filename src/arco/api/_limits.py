@@ -3,16 +3,28 @@
 Rates are counted in this process, by a bucket that fills evenly; several processes each allow the rate.
 """
 
+import itertools
 import re
 from collections import OrderedDict
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from arco.api._measured import Measured, asked_of
 from arco.api._problems import problem_response
 from arco.core import Clock, Invalid, RateLimited, Runtime, TooLarge, new_ulid
 
-__all__ = ["BATCH_BYTES", "BODY_BYTES", "RateLimiter", "RequestShape"]
+__all__ = [
+    "BATCH_BYTES",
+    "BODY_BYTES",
+    "ICEBERG",
+    "RateLimiter",
+    "RequestIds",
+    "RequestShape",
+    "bounded",
+    "check_length",
+]
 
 BODY_BYTES: Final = 1 << 20
 BATCH_BYTES: Final = 8 << 20
@@ -20,6 +32,9 @@ BATCH_BYTES: Final = 8 << 20
 
 CODE_BYTES: Final = 64 << 20
 """For an archive of code."""
+
+ICEBERG: Final = "/iceberg/"
+"""Below it is the Iceberg catalog."""
 
 BODY_SECONDS: Final = 30.0
 """How long to wait for the next part of a body."""
@@ -35,53 +50,105 @@ def _limit_of(path: str) -> int:
     return CODE_BYTES if path.startswith("/api/v1/code/") else BODY_BYTES
 
 
-class RequestShape:
-    """ASGI middleware: gives every request an id, and ends one whose body is larger than it may be."""
+class RequestIds:
+    """Names requests: as they name themselves, or by a ULID of the server's start that goes on counting."""
 
-    def __init__(self, app: ASGIApp, runtime: Runtime) -> None:
+    def __init__(self, runtime: Runtime) -> None:
+        self._start = new_ulid(runtime, runtime)[:16]
+        self._numbers = itertools.count(1)
+
+    def of(self, headers: Iterable[tuple[bytes, bytes]]) -> str:
+        for name, value in headers:
+            if name == b"x-request-id":
+                given = value.decode("latin-1")
+                if _REQUEST_ID.fullmatch(given):
+                    return given
+        return f"{self._start}{next(self._numbers):010d}"
+
+
+class RequestShape:
+    """ASGI middleware: gives every request an id, counts it, and ends one whose body is larger than it may be.
+
+    Below `/iceberg` errors have another shape and limits go by operation, so that bodies are read there.
+    """
+
+    def __init__(self, app: ASGIApp, runtime: Runtime, ids: RequestIds, measured: Measured) -> None:
         self._app = app
         self._runtime = runtime
+        self._ids = ids
+        self._measured = measured
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http" or scope["path"].startswith("/internal/"):
             await self._app(scope, receive, send)
             return
-        headers: dict[bytes, bytes] = dict(scope["headers"])
-        given = headers.get(b"x-request-id", b"").decode("latin-1")
-        request_id = given if _REQUEST_ID.fullmatch(given) else new_ulid(self._runtime, self._runtime)
+        request_id = self._ids.of(scope["headers"])
         scope["arco.request_id"] = request_id
-        limit = _limit_of(scope["path"])
+        began, told = self._runtime.boottime(), False
+
+        def measure(status: int) -> None:
+            nonlocal told
+            told = True
+            self._measured.add(asked_of(scope), status, self._runtime.boottime() - began)
 
         async def answer(message: Message) -> None:
             if message["type"] == "http.response.start":
                 message["headers"] = [*message["headers"], (b"x-request-id", request_id.encode())]
+                measure(message["status"])
             await send(message)
 
-        length = headers.get(b"content-length", b"0").decode("latin-1")
-        if not (length.isdecimal() and len(length) <= MAX_DIGITS):
-            await problem_response(Invalid("Content-Length is not a number"), request_id)(scope, receive, answer)
-            return
-        too_large = TooLarge(f"the body is larger than {limit} bytes; split the request")
-        if int(length) > limit:
-            await problem_response(too_large, request_id)(scope, receive, answer)
-            return
-        received, whole = 0, False
+        try:
+            await self._pass(scope, receive, answer, request_id)
+        except BaseException:  # answered further out, and only there
+            if not told:
+                measure(500)
+            raise
 
-        async def bounded() -> Message:
-            nonlocal received, whole
-            if whole:
-                return await receive()
-            try:
-                message = await self._runtime.timeout(BODY_SECONDS, _next(receive))
-            except TimeoutError:
-                raise Invalid(f"no more of the body came for {BODY_SECONDS:.0f} s; send it again") from None
-            whole = not message.get("more_body", False)
-            received += len(message.get("body", b""))
-            if received > limit:
-                raise too_large
-            return message
+    async def _pass(self, scope: Scope, receive: Receive, answer: Send, request_id: str) -> None:
+        if scope["path"].startswith(ICEBERG):
+            await self._app(scope, receive, answer)
+            return
+        limit = _limit_of(scope["path"])
+        try:
+            check_length(dict(scope["headers"]), limit)
+        except Invalid as error:
+            await problem_response(error, request_id)(scope, receive, answer)
+            return
+        await self._app(scope, bounded(receive, limit, self._runtime), answer)
 
-        await self._app(scope, bounded, answer)
+
+def check_length(headers: Mapping[bytes, bytes], limit: int) -> None:
+    """`Invalid` if a body says it is larger than it may be, or says nothing that is a number."""
+    length = headers.get(b"content-length", b"0").decode("latin-1")
+    if not (length.isdecimal() and len(length) <= MAX_DIGITS):
+        raise Invalid("Content-Length is not a number")
+    if int(length) > limit:
+        raise _too_large(limit)
+
+
+def bounded(receive: Receive, limit: int, runtime: Runtime) -> Receive:
+    """What brings the parts of a body, until they are more than they may be or take too long."""
+    received, whole = 0, False
+
+    async def parts() -> Message:
+        nonlocal received, whole
+        if whole:
+            return await receive()
+        try:
+            message = await runtime.timeout(BODY_SECONDS, _next(receive))
+        except TimeoutError:
+            raise Invalid(f"no more of the body came for {BODY_SECONDS:.0f} s; send it again") from None
+        whole = not message.get("more_body", False)
+        received += len(message.get("body", b""))
+        if received > limit:
+            raise _too_large(limit)
+        return message
+
+    return parts
+
+
+def _too_large(limit: int) -> TooLarge:
+    return TooLarge(f"the body is larger than {limit} bytes; split the request")
 
 
 async def _next(receive: Receive) -> Message:

@@ -11,7 +11,7 @@ from starlette.routing import Route
 from arco.api._host import Host
 from arco.api._problems import problem_response
 from arco.core import ArcoError, Forbidden, Invalid, NotFound
-from arco.storage import ObjectMissing, Role, Scope, parse_range, verify_local
+from arco.storage import ObjectMissing, Scope, parse_range, verify_local
 
 __all__ = ["object_route"]
 
@@ -38,10 +38,9 @@ async def _serve(host: Host, request: Request) -> Response:
     raw = request.scope.get("raw_path", b"").decode("latin-1") or request.url.path
     path = verify_local(secret, base_url, f"{raw}?{request.url.query}", host.runtime.now())
     tenant, workspace, rest = [*path.split("/", 2), "", ""][:3]
-    found = host.workspaces.get(Scope(tenant, workspace)) if rest else None
-    if found is None:
+    store = host.reader_of(Scope(tenant, workspace)) if rest else None
+    if store is None:
         raise refused
-    store = found.handle(Role.READER)
     headers = {"Accept-Ranges": "bytes", "Cache-Control": "private, max-age=300", "Vary": "Origin"}
     try:
         size = (await store.head(rest)).size

@@ -41,7 +41,7 @@ _TAGS: Final = {
     "lineage": "What is made of what: recorded by runs, or added by people.",
     "assets": "Assets: what the current code version defines, and how their partitions stand.",
     "versions": "Versions of partitions: how they stand, quarantine and release.",
-    "maintenance": "Maintenance of data: retention of versions, files that belong to none, statistics, small files.",
+    "maintenance": "Maintenance: old versions of data, old history, files of nobody, statistics, small files.",
     "deployments": "Code versions: store, deploy, compare, go back; keys of dynamic partitions.",
     "runs": "Plans and runs, their tasks, and what those printed.",
     "events": "Facts of other producers.",

@@ -14,6 +14,7 @@ import msgspec
 from arco.api._internal import HEARTBEAT, Covered, SyncCompact, unpack_frames
 from arco.core import ArcoError, Invalid, OutcomeUnknown, Runtime, ServiceIdentity, Unauthenticated, Unavailable
 from arco.log import Command, Place, Receipt, is_http, parse_position
+from arco.runtime import HttpTransport
 from arco.servo import RELAYED, Beat, Beats, Callback, Heard
 from arco.wire import unpack_error
 
@@ -42,10 +43,9 @@ class HttpPeers:
         self._runtime = runtime
         # No proxy of the environment comes between. Open streams take no connection from commands. Idle connections go
         # before the server closes them: a command on one that is just being closed has an unknown outcome for nothing.
+        limits = httpx.Limits(max_connections=None, max_keepalive_connections=100, keepalive_expiry=2.0)
         self._client = client or httpx.AsyncClient(
-            trust_env=False,
-            follow_redirects=False,
-            limits=httpx.Limits(max_connections=None, max_keepalive_connections=100, keepalive_expiry=2.0),
+            transport=HttpTransport(trust_env=False, limits=limits), trust_env=False, follow_redirects=False
         )
 
     async def close(self) -> None:

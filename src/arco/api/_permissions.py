@@ -1,7 +1,7 @@
 """Who may do what: the fourteen permissions, the four roles, and the permission every route asks for.
 
-`ROUTES` is the one table by which every request is judged; a route that is not in it cannot be registered. `None` means
-that any known caller may ask.
+`ROUTES` is the one table by which every request of the API is judged; a route that is not in it cannot be registered.
+`BESIDE` is its part for what lies beside the API. `None` means that any known caller may ask.
 """
 
 from enum import StrEnum
@@ -9,7 +9,7 @@ from typing import Final
 
 from arco.domains.access import UserRole
 
-__all__ = ["MATRIX", "ROUTES", "Permission", "allowed", "permissions_of"]
+__all__ = ["BESIDE", "MATRIX", "ROUTES", "Permission", "allowed", "permissions_of"]
 
 
 class Permission(StrEnum):
@@ -70,6 +70,7 @@ ROUTES: Final[dict[tuple[str, str], Permission | None]] = {
     ("POST", "/api/v1/tables/{table}/alter"): _P.DEPLOY_ASSETS,
     ("PUT", "/api/v1/tables/{table}/schema"): _P.DEPLOY_ASSETS,
     ("GET", "/api/v1/tables/{table}/history"): _P.VIEW_ASSETS,
+    ("GET", "/api/v1/tables/{table}/commits"): _P.VIEW_ASSETS,
     ("GET", "/api/v1/tables/{table}/columns"): _P.VIEW_ASSETS,
     ("PATCH", "/api/v1/tables/{table}/columns/{column}"): _P.EDIT_METADATA,
     ("GET", "/api/v1/tables/{table}/versions"): _P.VIEW_ASSETS,
@@ -92,10 +93,12 @@ ROUTES: Final[dict[tuple[str, str], Permission | None]] = {
     ("POST", "/api/v1/assets/{asset}/versions/{version}/quarantine"): _P.QUARANTINE,
     ("POST", "/api/v1/assets/{asset}/versions/{version}/release"): _P.QUARANTINE,
     ("GET", "/api/v1/quarantine"): _P.VIEW_QUALITY,
-    ("POST", "/api/v1/maintenance/retention"): _P.QUARANTINE,
+    ("POST", "/api/v1/maintenance/versions"): _P.QUARANTINE,
+    ("POST", "/api/v1/maintenance/history"): _P.TENANT_SETTINGS,
     ("POST", "/api/v1/maintenance/orphans"): _P.QUARANTINE,
     ("POST", "/api/v1/maintenance/statistics"): _P.QUARANTINE,
     ("POST", "/api/v1/maintenance/compaction"): _P.QUARANTINE,
+    ("POST", "/api/v1/maintenance/iceberg"): _P.QUARANTINE,
     ("PUT", "/api/v1/code/{sha256}"): _P.DEPLOY_ASSETS,
     ("GET", "/api/v1/deployments"): _P.VIEW_ASSETS,
     ("POST", "/api/v1/deployments"): _P.DEPLOY_ASSETS,
@@ -128,8 +131,12 @@ ROUTES: Final[dict[tuple[str, str], Permission | None]] = {
     ("DELETE", "/api/v1/roles/{principal}"): _P.MANAGE_ROLES,
     ("GET", "/api/v1/settings"): _P.TENANT_SETTINGS,
     ("PATCH", "/api/v1/settings"): _P.TENANT_SETTINGS,
+    ("GET", "/api/v1/requests"): _P.TENANT_SETTINGS,
     ("GET", "/api/v1/whoami"): None,
 }
+
+BESIDE: Final[dict[tuple[str, str], Permission | None]] = {("GET", "/metrics"): _P.VIEW_ASSETS}
+"""Routes that are not of the API and ask who wants to know nevertheless."""
 
 
 def allowed(role: UserRole, permission: Permission | None) -> bool:

@@ -17,6 +17,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import compile_path
 
 from arco.api._permissions import ROUTES
+from arco.api._uses import whose
 from arco.core import (
     ArcoError,
     Conflict,
@@ -138,7 +139,7 @@ def install_problem_handlers(app: FastAPI) -> None:
     async def arco_error(request: Request, error: Exception) -> Response:
         assert isinstance(error, ArcoError)
         if status_of(type(error)) >= 500 and not isinstance(error, Unavailable):
-            _log.error("%s %s: %s", request.method, request.url.path, error.message)
+            _log.error("%s: %s %s: %s", whose(request.scope), request.method, request.url.path, error.message)
         return problem_response(error, _id_of(request))
 
     async def invalid(request: Request, error: Exception) -> Response:
@@ -153,7 +154,9 @@ def install_problem_handlers(app: FastAPI) -> None:
         return _http_problem(error, request)
 
     async def unexpected(request: Request, error: Exception) -> Response:
-        _log.exception("%s %s failed (request %s)", request.method, request.url.path, _id_of(request))
+        _log.exception(
+            "%s: %s %s failed (request %s)", whose(request.scope), request.method, request.url.path, _id_of(request)
+        )
         problem = Problem(
             type="urn:arco:problem:internal",
             title=_FAULT.title,

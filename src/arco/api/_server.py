@@ -1,8 +1,9 @@
-"""`serve`: opens the workspaces, listens, and ends gracefully: no new requests, those under way finish, the queue is
+"""`serve`: opens workspaces, listens, and ends gracefully: no new requests, those under way finish, the queue is
 settled, what is folded is published.
 
-The address is bound before the workspaces are opened, because their hints name it. On a loopback address a key is not
-needed unless asked for; on any other it always is.
+One workspace is opened at the start and stays open. Of many, each is opened when somebody asks for it and closed again
+when nobody does (`arco.runtime.Workspaces`). The address is bound before any is opened, because their hints name it. On
+a loopback address a key is not needed unless asked for; on any other it always is.
 """
 
 import asyncio
@@ -12,33 +13,41 @@ import ipaddress
 import os
 import signal
 import socket
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
 import uvicorn
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from arco.api._app import close_app, create_app
+from arco.api._backups import BackupOptions, Backups
+from arco.api._connection import Connection
 from arco.api._host import Door, Host
+from arco.api._hosted import HostedWorkspace, announce
 from arco.api._peers import HttpPeers
-from arco.core import ArcoError, Invalid, Runtime, ServiceIdentity, StoreRefused, derive_secret, new_ulid
-from arco.runtime import Workspace
+from arco.core import (
+    Invalid,
+    NotFound,
+    Runtime,
+    ServiceIdentity,
+    StoreRefused,
+    derive_secret,
+    new_ulid,
+)
+from arco.runtime import Bounds, Workspace, Workspaces, workspace_exists
 from arco.servo import Merger
 from arco.state import Cadence
 from arco.storage import Scope, Store, open_store
 
-__all__ = ["ProcessRole", "ServeOptions", "local_app", "serve"]
+__all__ = ["ProcessRole", "ServeOptions", "config_of", "local_app", "make_host", "serve"]
 
 DRAIN_SECONDS = 10
 MAX_CONNECTIONS = 1_000
+MEMORY_MB = 2048
 IDLE_SECONDS = 30
 """How long a connection may rest between two requests."""
-
-HEAD_SECONDS = 10.0
-"""How long a new connection has to send its first request."""
 
 
 class ProcessRole(StrEnum):
@@ -55,6 +64,13 @@ class ServeOptions:
     """URL of the store, with a whole path."""
     scopes: tuple[Scope, ...]
     """The workspaces to serve; the first one is that of callers without a key."""
+    all_workspaces: bool = False
+    """Serve every other workspace of the store too."""
+    idle_seconds: float = 600.0
+    """After which one of many workspaces is closed that nobody asked for."""
+    memory_mb: int | None = None
+    """What open workspaces and their rows may take together; by default each log has its own bound if one workspace is
+    served, and many share `MEMORY_MB`."""
     host: str = "127.0.0.1"
     port: int = 8020
     """0 for any that is free."""
@@ -65,6 +81,18 @@ class ServeOptions:
     service_secret: str = field(default="", repr=False)
     store_options: dict[str, str] = field(default_factory=dict, repr=False)
     cadence: Cadence = field(default_factory=Cadence)
+    allowed_locations: tuple[str, ...] = ()
+    """URLs outside of the store below which Iceberg tables may lie too."""
+    backup: BackupOptions | None = None
+
+    @property
+    def serves_many(self) -> bool:
+        return self.all_workspaces or len(self.scopes) > 1
+
+    @property
+    def bounds(self) -> Bounds:
+        memory = self.memory_mb or (MEMORY_MB if self.serves_many else None)
+        return Bounds(self.idle_seconds if self.serves_many else None, None if memory is None else memory << 20)
 
 
 def is_loopback(host: str) -> bool:
@@ -117,22 +145,6 @@ def _secret(options: ServeOptions, runtime: Runtime) -> bytes:
         raise StoreRefused(f"{path} cannot be used for the service secret: {error.strerror or error}") from error
 
 
-class _Protocol(HttpToolsProtocol):
-    """Ends a connection that has not sent a whole request head in time: silence must not keep others out."""
-
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        super().connection_made(transport)
-        self._deadline = asyncio.get_running_loop().call_later(HEAD_SECONDS, self._give_up)
-
-    def _give_up(self) -> None:
-        if self.cycle is None:
-            self.transport.close()
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self._deadline.cancel()
-        super().connection_lost(exc)
-
-
 class _Server(uvicorn.Server):
     """Uvicorn, whose signals end the serving and nothing more: what is queued is settled and published afterwards.
 
@@ -161,6 +173,23 @@ class _Server(uvicorn.Server):
         await super().shutdown(sockets)
 
 
+def config_of(app: Any) -> uvicorn.Config:
+    """How an application is served."""
+    return uvicorn.Config(
+        app,
+        log_config=None,
+        access_log=False,
+        http=Connection,
+        server_header=False,
+        date_header=False,
+        proxy_headers=False,  # nothing here asks where a request came from, and every request would be looked through
+        lifespan="off",
+        limit_concurrency=MAX_CONNECTIONS,
+        timeout_keep_alive=IDLE_SECONDS,
+        timeout_graceful_shutdown=DRAIN_SECONDS,
+    )
+
+
 async def serve(
     options: ServeOptions,
     runtime: Runtime,
@@ -177,18 +206,7 @@ async def serve(
     url = options.public_url.rstrip("/") or f"http://{host}:{bound}"
     try:
         async with _opened(options, runtime, url) as (found, app):
-            config = uvicorn.Config(
-                app,
-                log_config=None,
-                access_log=False,
-                http=_Protocol,
-                server_header=False,
-                date_header=False,
-                lifespan="off",
-                limit_concurrency=MAX_CONNECTIONS,
-                timeout_keep_alive=IDLE_SECONDS,
-                timeout_graceful_shutdown=DRAIN_SECONDS,
-            )
+            config = config_of(app)
 
             def before_shutdown() -> None:
                 for workspace in found.workspaces.values():
@@ -200,7 +218,8 @@ async def serve(
                 await asyncio.sleep(0.01)
             if server.started:
                 _spare_the_collector()
-                await _announce(found)
+                for workspace in found.workspaces.values():
+                    await announce(workspace)
                 ready(url, found.door)
             if stop is not None:
                 waiting = asyncio.ensure_future(stop.wait())
@@ -222,70 +241,137 @@ def _spare_the_collector() -> None:
     gc.set_threshold(50_000, 20, 50)
 
 
-async def _announce(host: Host) -> None:
-    """Commands look for a server where the hints say; see `OpenLog.announce`."""
-    for workspace in host.workspaces.values():
-        for log in workspace.logs.values():
-            with contextlib.suppress(ArcoError):  # advice: a store that is in trouble will say so to whoever asks
-                await log.announce()
-
-
 @contextlib.asynccontextmanager
 async def _opened(options: ServeOptions, runtime: Runtime, url: str) -> AsyncIterator[tuple[Host, Any]]:
     secret = _secret(options, runtime)
-    identity = ServiceIdentity(secret, f"{options.role}", runtime)
     objects = derive_secret(secret, "objects").hex()
     store_options = dict(options.store_options)
     signing = None
     if options.store.startswith("file://"):
         store_options = {"signing_secret": objects, "signing_url": f"{url}/objects", **store_options}
         signing = (store_options["signing_secret"].encode(), store_options["signing_url"])
-    peers = HttpPeers(identity, runtime)
+    peers = HttpPeers(ServiceIdentity(secret, f"{options.role}", runtime), runtime)
     async with contextlib.AsyncExitStack() as stack:
         base = open_store(options.store, store_options, clock=runtime)
         stack.push_async_callback(base.close)
         stack.push_async_callback(peers.close)
-        workspaces: dict[Scope, Workspace] = {}
-        for scope in options.scopes:
-            workspaces[scope] = await stack.enter_async_context(await _open(base, scope, runtime, options, url, peers))
-        host = Host(
-            runtime,
-            workspaces,
-            options.scopes[0],
-            _door(options),
-            identity=identity,
-            signing=signing,
-            secret=secret,
-            relay=peers,
-        )
+        host = make_host(base, runtime, options, url, secret, peers, signing)
         app = create_app(host, public=options.role is not ProcessRole.COMPACTOR)
         stack.push_async_callback(close_app, app)
-        if options.role is not ProcessRole.COMPACTOR:
-            for scope in workspaces:
-                host.servo_of(scope).start()
-                stack.push_async_callback(host.servo_of(scope).stop)
+        if host.backups is not None:
+            stack.push_async_callback(host.backups.target.close)
+        assert host.served is not None
+        stack.push_async_callback(host.served.close)
+        if not options.serves_many:
+            lease = await host.served.use(options.scopes[0])
+            if lease is None:
+                raise NotFound(f"there is no workspace {options.scopes[0].root} here; create it with `arco init`")
+            lease.release()
         yield host, app
 
 
-async def _open(
-    base: Store, scope: Scope, runtime: Runtime, options: ServeOptions, url: str, peers: HttpPeers
-) -> Workspace:
-    return await Workspace.open(
-        base,
-        scope,
+def make_host(
+    base: Store,
+    runtime: Runtime,
+    options: ServeOptions,
+    url: str,
+    secret: bytes,
+    peers: HttpPeers,
+    signing: tuple[bytes, str] | None = None,
+) -> Host:
+    """The host of a server at a URL, in which no workspace is open yet."""
+    opener = _Opener(base, runtime, options, url, peers)
+    opener.host = Host(
         runtime,
-        address=url,
-        peers=peers,
-        compact=options.role is not ProcessRole.API,
-        may_own=options.role is not ProcessRole.COMPACTOR,
-        cadence=options.cadence,
+        {},
+        options.scopes[0],
+        _door(options),
+        identity=ServiceIdentity(secret, f"{options.role}", runtime),
+        signing=signing,
+        secret=secret,
+        relay=peers,
+        store=options.store,
+        store_options=options.store_options,
+        allowed_locations=options.allowed_locations,
+        served=Workspaces(
+            runtime,
+            opener.open,
+            lambda scope: workspace_exists(base, scope, runtime),
+            options.bounds,
+            None if options.all_workspaces else options.scopes,
+        ),
+        base=base,
+        backups=_backups(options, runtime),
     )
+    return opener.host
 
 
-def local_app(workspace: Workspace, runtime: Runtime, actor: str, merger: Merger | None = None) -> Any:
+def _backups(options: ServeOptions, runtime: Runtime) -> Backups | None:
+    backup = options.backup
+    if backup is None or options.role is ProcessRole.COMPACTOR:
+        return None
+    return Backups(open_store(backup.store, backup.options, clock=runtime), backup.schedule)
+
+
+class _Opener:
+    """Opens workspaces for the host. The store is tested once, by the first of them: it is the same for all."""
+
+    host: Host
+
+    def __init__(self, base: Store, runtime: Runtime, options: ServeOptions, url: str, peers: HttpPeers) -> None:
+        self._base = base
+        self._runtime = runtime
+        self._options = options
+        self._url = url
+        self._peers = peers
+        self._is_tested = False
+
+    async def open(self, scope: Scope) -> HostedWorkspace:
+        role = self._options.role
+        tests, self._is_tested = not self._is_tested, True
+        try:
+            workspace = await Workspace.open(
+                self._base,
+                scope,
+                self._runtime,
+                address=self._url,
+                peers=self._peers,
+                test_store=tests,
+                compact=role is not ProcessRole.API,
+                may_own=role is not ProcessRole.COMPACTOR,
+                cadence=self._options.cadence,
+            )
+        except BaseException:
+            self._is_tested = self._is_tested and not tests
+            raise
+        if self._options.serves_many:  # else it is opened before anybody is answered here
+            self._runtime.spawn(announce(workspace), f"hints of {scope.root}")
+        return HostedWorkspace(self.host, workspace, public=role is not ProcessRole.COMPACTOR)
+
+
+def local_app(
+    workspace: Workspace,
+    runtime: Runtime,
+    actor: str,
+    merger: Merger | None = None,
+    *,
+    store: str = "memory://store",
+    store_options: Mapping[str, str] | None = None,
+    allowed_locations: tuple[str, ...] = (),
+) -> Any:
     """The application for a program that has the store itself: no network, its user owns everything.
 
-    `merger` merges small files of data; without one this process does.
+    `merger` merges small files of data; without one this process does. `store` and what follows: see `ServeOptions`.
     """
-    host = Host(runtime, {workspace.scope: workspace}, workspace.scope, Door.LOCAL, actor=actor, merger=merger)
+    host = Host(
+        runtime,
+        {workspace.scope: workspace},
+        workspace.scope,
+        Door.LOCAL,
+        actor=actor,
+        merger=merger,
+        store=store,
+        store_options=store_options or {},
+        allowed_locations=allowed_locations,
+    )
     return create_app(host)

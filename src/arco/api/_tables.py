@@ -1,4 +1,4 @@
-"""What several routes of tables share: the answer to a write, the warnings of a drop, registering files."""
+"""What several routes of tables share: the answer to a write, drops and their warnings, registering files."""
 
 import msgspec
 
@@ -9,6 +9,7 @@ from arco.core import (
     NotFound,
     OutcomeUnknown,
     PartitionKey,
+    PreconditionFailed,
     Superseded,
     Unavailable,
     derive_ulid,
@@ -18,15 +19,27 @@ from arco.core import (
     partition_id,
     ulid_time,
 )
-from arco.domains.catalog import AddColumn, CreateTable, Ref
+from arco.domains.catalog import (
+    AddColumn,
+    CreateTable,
+    DropTable,
+    Ref,
+    RenameTable,
+    TableRow,
+    is_iceberg,
+    path_of_table,
+)
+from arco.domains.catalog.resolve import known_table
 from arco.domains.execution import MATERIALIZATION_COMPLETED, MATERIALIZATIONS, MaterializationCompleted
+from arco.iceberg import IdempotencyKey, Lifecycle, Who
 from arco.log import Receipt
 from arco.runtime import Workspace
+from arco.servo import check_no_asset
 from arco.state import new_event
 from arco.storage import Role
 from arco.wire import ColumnSpec, TableRegister, TableWritten
 
-__all__ = ["added_column", "change_table", "create_by", "drop_warnings", "register_files"]
+__all__ = ["added_column", "change_table", "create_by", "drop_by", "drop_warnings", "register_files", "rename_by"]
 
 MAX_NAMED = 10
 """How many readers of a dropped table a warning names."""
@@ -66,6 +79,67 @@ async def create_by(writes: Writes, command: CreateTable) -> TableWritten:
 
 def added_column(column: ColumnSpec) -> AddColumn:
     return AddColumn(column.name, column.type, column.nullable, column.description, column.pii_type, column.sensitivity)
+
+
+async def drop_by(
+    writes: Writes, lifecycle: Lifecycle, ref: Ref, *, if_exists: bool, expected_version: int | None
+) -> Receipt:
+    """Drop a table. One of Iceberg's is dropped by a pointer first, so that no commit lands on it afterwards."""
+    command = DropTable(ref, if_exists, expected_version)
+    asked = fingerprint({"drop": ref.id or list(ref.path), "if_exists": if_exists, "version": expected_version})
+    key = IdempotencyKey(writes.key, asked) if writes.key else None
+    caller = writes.caller
+    who = Who(
+        caller.actor,
+        writes.operation,
+        "admin",
+        traceparent=caller.traceparent,
+        correlation=caller.request_id,
+        key=key,
+    )
+    receipt = await lifecycle.keys.find(who)
+    if receipt is None:
+        before = await writes.repeated("catalog", DropTable, asked)
+        row = None if before else await _row_of(writes.caller.workspace, ref)
+        if row is None or not is_iceberg(row.format):
+            return await writes.decide("catalog", command, asked=asked)
+        if expected_version is not None and row.version != expected_version:
+            raise PreconditionFailed(
+                f"the table {row.name} has version {row.version}, not {expected_version}: it changed since you looked; "
+                "read it again",
+                version=row.version,
+            )
+        await _check_no_asset(writes.caller.workspace, row)
+        receipt = (await lifecycle.drop_id(row.table_id, who)).receipt
+    await writes.settle("catalog", receipt)
+    return receipt
+
+
+async def rename_by(writes: Writes, ref: Ref, command: RenameTable) -> TableWritten:
+    """Rename a table, if its name is not that of an asset."""
+    row = await _row_of(writes.caller.workspace, ref)
+    if row is not None and is_iceberg(row.format):
+        await _check_no_asset(writes.caller.workspace, row)
+    return await change_table(writes, ref, command, Ref(path=command.new_path))
+
+
+async def _check_no_asset(workspace: Workspace, row: TableRow) -> None:
+    async def check(view: View) -> None:
+        await check_no_asset(view, await path_of_table(view, row))
+
+    await workspace.logs["catalog"].read(check)
+
+
+async def _row_of(workspace: Workspace, ref: Ref) -> TableRow | None:
+    """The table a command is about, as this process knows it; None if there is none.
+
+    That is good enough: the log's owner refuses to drop an Iceberg table that was taken for another one.
+    """
+    try:
+        (row, _), _ = await workspace.logs["catalog"].read(lambda view: known_table(view, ref), strong=False)
+    except NotFound:
+        return None
+    return row
 
 
 async def drop_warnings(workspace: Workspace, ref: Ref, before: int | None = None) -> list[str]:

@@ -33,17 +33,17 @@ def work_routes(admitted: Admit, host: Host) -> list[Route]:
         return host.servo_of(workspace.scope)
 
     async def sessions(request: Request) -> Response:
-        workspace, body = await admitted(request)
+        workspace, body = await admitted(request, opens=True)
         await servo_of(workspace).work.open_session(decode_body(body, Session).id)
         return Response(status_code=204)
 
     async def claims(request: Request) -> Response:
-        workspace, body = await admitted(request)
+        workspace, body = await admitted(request, opens=True)
         asked: Claims = decode_body(body, Claims)
         return _claimed(await servo_of(workspace).work.claim(asked.id, asked.slots, asked.wait_seconds))
 
     async def beats(request: Request) -> Response:
-        workspace, body = await admitted(request)
+        workspace, body = await admitted(request, opens=True)
         servo = servo_of(workspace)
         attempts = decode_body(body, Beats).attempts
         for attempt in attempts:
@@ -55,7 +55,7 @@ def work_routes(admitted: Admit, host: Host) -> list[Route]:
         return Response(msgspec.json.encode(Heard(tuple(heard))), media_type="application/json")
 
     async def results(request: Request) -> Response:
-        workspace, body = await admitted(request)
+        workspace, body = await admitted(request, opens=True)
         servo = servo_of(workspace)
         told = decode_body(body, Results)
         for ended in told.results:
@@ -65,7 +65,7 @@ def work_routes(admitted: Admit, host: Host) -> list[Route]:
         return _claimed(done.envelopes, done.refused)
 
     async def code(request: Request) -> Response:
-        workspace, _ = await admitted(request)
+        workspace, _ = await admitted(request, opens=True)
         sha256 = request.path_params["sha256"]
         try:
             data = await workspace.handle(Role.READER).get(servo_of(workspace).code_path(sha256))

@@ -10,6 +10,8 @@ __all__ = [
     "KeyCreate",
     "KeyCreated",
     "KeyInfo",
+    "RequestCount",
+    "RequestCountsInfo",
     "RoleBindingInfo",
     "RoleGrant",
     "RoleName",
@@ -80,6 +82,19 @@ class SettingsUpdate(Request):
 
 class SettingsWritten(Written):
     settings: list[SettingInfo]
+
+
+class RequestCount(Answer):
+    role: str
+    operation: str
+    count: int
+
+
+class RequestCountsInfo(Answer):
+    """Requests to the store that the answering process made for this workspace since it opened it."""
+
+    since: str
+    requests: list[RequestCount]
 
 
 class WhoAmI(Answer):

@@ -7,6 +7,7 @@ from pydantic import Field
 from arco.wire._base import Answer, Request, Written
 
 __all__ = [
+    "AnyFormat",
     "ColumnAdd",
     "ColumnAlter",
     "ColumnChange",
@@ -22,6 +23,7 @@ __all__ = [
     "Format",
     "FormerColumnNameInfo",
     "HistoryEntry",
+    "IcebergInfo",
     "NamespaceCreate",
     "NamespaceInfo",
     "NamespaceRename",
@@ -34,6 +36,7 @@ __all__ = [
     "SlaInfo",
     "SlaSpec",
     "TableAlter",
+    "TableCommitInfo",
     "TableCreate",
     "TableInfo",
     "TableRegister",
@@ -45,6 +48,8 @@ __all__ = [
 ]
 
 Format = Literal["DELTA", "ICEBERG", "PARQUET", "CSV", "JSON"]
+AnyFormat = Literal["DELTA", "ICEBERG", "ICEBERG_VIEW", "PARQUET", "CSV", "JSON"]
+"""What is in a catalog; Iceberg's tables and views come there through an engine."""
 Sensitivity = Literal["PUBLIC", "INTERNAL", "CONFIDENTIAL", "RESTRICTED"]
 Compatibility = Literal["none", "backward", "forward", "full"]
 Side = Literal["code", "ui"]
@@ -282,16 +287,65 @@ class TableSummary(Answer):
     id: str
     name: Path
     namespace: Path
-    format: Format
+    format: AnyFormat
     description: str | None
     updated_at: str
+
+
+class IcebergInfo(Answer):
+    """How an Iceberg table stands, by the newest commit that was recorded."""
+
+    number: int
+    """Of its commit; each is one higher than the one before."""
+    uuid: str
+    format_version: int
+    metadata_location: str | None
+    snapshot_id: str | None
+    schema_id: int | None
+    row_count: int | None
+    file_count: int | None
+    byte_size: int | None
+    last_source: Literal["servo", "external", "admin"]
+    last_actor: str
+    committed_at: str
+
+
+class TableCommitInfo(Answer):
+    """One commit of an Iceberg table or view."""
+
+    number: int
+    state: Literal["live", "dropped", "aborted"]
+    """`aborted` is the number of a transaction that did not come about."""
+    source: Literal["servo", "external", "admin"]
+    lineage_confidence: Literal["verified", "declared_unverified", "none"]
+    quality_status: Literal["checked", "not_checked"]
+    actor: str
+    client: str | None
+    run_id: str | None
+    materialization_id: str | None
+    transaction_id: str | None
+    operation_id: str | None
+    operation: str | None
+    """What made its snapshot, such as append; null if it brought no other one."""
+    snapshot_id: str | None
+    parent_snapshot_id: str | None
+    schema_id: int | None
+    schema_changed: bool
+    metadata_location: str | None
+    added_rows: int | None
+    deleted_rows: int | None
+    added_files: int | None
+    deleted_files: int | None
+    total_rows: int | None
+    committed_at: str
+    recorded_at: str
 
 
 class TableInfo(Answer):
     id: str
     name: Path
     namespace: Path
-    format: Format
+    format: AnyFormat
     location: str | None
     description: str | None
     owners: list[str]
@@ -312,6 +366,8 @@ class TableInfo(Answer):
     updated_by: str
     updated_at: str
     renamed_from: Path | None = None
+    iceberg: IcebergInfo | None = None
+    """Of an Iceberg table; null for others, and until its first commit is recorded."""
 
 
 class TableWritten(Written):

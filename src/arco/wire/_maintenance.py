@@ -1,6 +1,6 @@
-"""Maintenance of data: retention of versions, removal of files that belong to no version, merging of small files."""
+"""Maintenance: old versions of data and old history, files that belong to no version, merging of small files."""
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import Field
 
@@ -10,17 +10,24 @@ __all__ = [
     "CompactedFiles",
     "CompactionAnswer",
     "CompactionRequest",
+    "ExpireVersionsAnswer",
+    "ExpireVersionsRequest",
+    "ExpiredRows",
+    "HistoryAnswer",
+    "HistoryRequest",
+    "IcebergObject",
+    "IcebergUpkeepAnswer",
+    "IcebergUpkeepRequest",
     "MaintenanceAnswer",
     "OrphanFile",
     "OrphansAnswer",
     "OrphansRequest",
-    "RetentionAnswer",
-    "RetentionRequest",
     "RetiredVersion",
     "StatisticsAnswer",
     "StatisticsFile",
     "StatisticsRequest",
     "UnmergedFiles",
+    "UntoldCommit",
 ]
 
 
@@ -35,7 +42,7 @@ class MaintenanceRequest(Request):
     """`next_cursor` of the answer before."""
 
 
-class RetentionRequest(MaintenanceRequest):
+class ExpireVersionsRequest(MaintenanceRequest):
     pass
 
 
@@ -64,7 +71,7 @@ class RetiredVersion(Answer):
     """Why it is let go."""
 
 
-class RetentionAnswer(MaintenanceAnswer):
+class ExpireVersionsAnswer(MaintenanceAnswer):
     expired: list[RetiredVersion]
     """Versions that nothing reads any more from now on; their files stay for the time of grace."""
     deleted: list[RetiredVersion]
@@ -75,6 +82,39 @@ class RetentionAnswer(MaintenanceAnswer):
     """Versions that would be let go, but that runs under way read or made."""
     foreign_count: int
     """Versions that are kept because files of them lie outside their own folder."""
+
+
+class HistoryRequest(Request):
+    dry_run: bool = False
+    """Only say what would go."""
+
+
+class ExpiredRows(Answer):
+    """Rows of one table that go together."""
+
+    log: str
+    table: str
+    row_count: int
+    """Published rows that nobody sees any more; of rows that changed, every stored version counts."""
+    byte_size: int
+    """Their part of the files they lie in."""
+    oldest: str | None
+    """The time of the oldest."""
+    before: str
+    """What is older than this goes."""
+    reached: str | None
+    """What is older than this went before."""
+    setting: str
+    reason: str
+
+
+class HistoryAnswer(Answer):
+    dry_run: bool
+    expired: list[ExpiredRows]
+    edge_count: int
+    """Edges of deleted assets that nobody used or changed for as long as `history.deleted_edges_days` says."""
+    held: list[str]
+    """What stays though it is old enough, and why."""
 
 
 class OrphanFile(Answer):
@@ -163,3 +203,52 @@ class CompactionAnswer(MaintenanceAnswer):
     """Current versions that were looked at."""
     changed_count: int
     """Versions that somebody else compacted or let go meanwhile."""
+
+
+class IcebergUpkeepRequest(Request):
+    dry_run: bool = False
+
+
+class UntoldCommit(Answer):
+    """A commit that the log had not been told of."""
+
+    table_id: str
+    number: int
+    lost: bool
+    """Its pointer is gone, so nobody can tell it any more."""
+
+
+class IcebergObject(Answer):
+    path: str
+    """Within the workspace."""
+    kind: Literal["pointer", "claim", "decision", "metadata", "manifest", "purged"]
+    table_id: str | None
+    size_bytes: int
+    modified_at: str
+
+
+class IcebergUpkeepAnswer(Answer):
+    dry_run: bool
+    table_count: int
+    """Tables and views that were looked at."""
+    untold: list[UntoldCommit]
+    """Commits that the log was told of now, or would be."""
+    lag_seconds: float
+    """Age of the oldest of them."""
+    waiting_count: int
+    """Commits of the answering process that are on their way to the log."""
+    last_lag_seconds: float
+    """From the last commit of that process to when the log had it."""
+    untaken_count: int
+    """Commits of that process that the log did not take, or for which there was no room; they are among the untold."""
+    reports: dict[str, int]
+    """Reports of metrics that engines sent to that process, by their type."""
+    undecided_count: int
+    """Tables with a transaction that is under way."""
+    removed: list[IcebergObject]
+    """What nobody needs any more and was deleted, or would be."""
+    kept_count: int
+    left: list[str]
+    """What was left alone because something about it is in doubt, or could not be looked at."""
+    more: bool
+    """Whether another request would remove more."""

@@ -147,6 +147,8 @@ class AssetDetail(AssetSummary):
     held_count: int
     """Partitions whose newest version is blocked or quarantined."""
     last_materialized_at: str | None
+    table_problem: str | None = None
+    """Why the Iceberg table of the asset does not have what is current, if the process that answers found it out."""
 
 
 class PartitionInfo(Answer):

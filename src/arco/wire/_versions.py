@@ -45,6 +45,8 @@ class VersionInfo(Answer):
     set_at: str | None
     reason: str | None
     """Why, as that person said."""
+    failed_checks: list[str]
+    """Names of its checks that failed, whatever was decided about them."""
 
 
 class VersionCheck(Answer):

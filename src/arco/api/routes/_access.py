@@ -31,6 +31,8 @@ from arco.wire import (
     KeyCreated,
     KeyInfo,
     Page,
+    RequestCount,
+    RequestCountsInfo,
     RoleBindingInfo,
     RoleGrant,
     SettingInfo,
@@ -58,6 +60,16 @@ async def whoami(caller: CallerDep) -> WhoAmI:
         role=caller.role.value,
         permissions=permissions_of(caller.role),
         version=__version__,
+    )
+
+
+@access.get("/requests")
+async def list_requests(caller: CallerDep) -> RequestCountsInfo:
+    """Requests to the store, by role and operation, that this process made since it opened the workspace."""
+    counted = sorted(caller.workspace.counts.table().items())
+    return RequestCountsInfo(
+        since=format_time(caller.workspace.opened_at),
+        requests=[RequestCount(role=role, operation=operation, count=count) for (role, operation), count in counted],
     )
 
 

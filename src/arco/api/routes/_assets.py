@@ -34,7 +34,8 @@ async def get_asset(request: Request, reads: ReadsDep, asset: AssetRef) -> Asset
         now = servo.workspace.runtime.now()
         return await reads.activity(lambda view: asset_detail(catalog, view, project, asset, now))
 
-    return await reads.catalog(found)
+    detail = await reads.catalog(found)
+    return detail.model_copy(update={"table_problem": servo.table_problem(detail.asset_id)})
 
 
 @assets.get("/assets/{asset}/partitions")

@@ -9,8 +9,9 @@ from arco.api._reading import ReadsDep, TableRef
 from arco.api._routing import router
 from arco.api._tables import added_column, change_table
 from arco.api._writing import IfMatch, WritesDep
-from arco.catalog import list_columns, parse_ref
+from arco.catalog import ICEBERG_FORMATS, View, iceberg_columns, list_columns, parse_ref, resolve_table
 from arco.domains.catalog import (
+    TABLES,
     AddColumn,
     AlterColumn,
     AlterTable,
@@ -18,6 +19,7 @@ from arco.domains.catalog import (
     DescribeColumn,
     DropColumn,
     ReplaceSchema,
+    TableRow,
 )
 from arco.wire import (
     ColumnAdd,
@@ -58,7 +60,16 @@ async def list_columns_route(
     inactive: Annotated[bool, Query(description="Dropped ones too.")] = False,
 ) -> Page[ColumnInfo]:
     """List the columns of a table, in their order."""
-    return await reads.catalog(lambda view: list_columns(view, table, inactive=inactive))
+
+    async def listed(view: View) -> tuple[TableRow, Page[ColumnInfo]]:
+        found = await resolve_table(view, table)
+        return await view.get(TABLES, found.id, found.id), await list_columns(view, table, inactive=inactive)
+
+    row, page = await reads.catalog(listed)
+    if row.format in ICEBERG_FORMATS:
+        items = await reads.activity(lambda view: iceberg_columns(view, row.table_id))
+        page = page.model_copy(update={"items": items})
+    return page
 
 
 @columns.post("/tables/{table}/alter")

@@ -8,7 +8,7 @@ from fastapi import Path, Query
 from arco.api._reading import Cursor, Limit, ReadsDep, TableRef
 from arco.api._routing import router
 from arco.api._writing import Writes, WritesDep
-from arco.catalog import Namer, View, list_columns, resolve_table, run_outputs, table_or_asset, walk
+from arco.catalog import Namer, View, iceberg_columns, list_columns, resolve_table, run_outputs, table_or_asset, walk
 from arco.core import NotFound, fingerprint
 from arco.domains.lineage import AddLineageEdge, ColumnMapping, ColumnRef, DropLineageEdge, manual_edge_id
 from arco.wire import EdgeAdd, EdgeWritten, LineageGraph, RunOutputs, Written
@@ -70,11 +70,12 @@ async def _mappings(
     writes: Writes, source: str, target: str, columns: dict[str, list[str]]
 ) -> tuple[ColumnMapping, ...]:
     """Column names of the request as columns of the two tables; dropped ones and former names may be named too."""
-    catalog = writes.caller.workspace.logs["catalog"]
+    catalog, activity = (writes.caller.workspace.logs[log] for log in ("catalog", "activity"))
 
     async def by_name(table_id: str) -> dict[str, str]:
         page, _ = await catalog.read(lambda view: list_columns(view, f"id:{table_id}", inactive=True), strong=False)
-        ordered = sorted(page.items, key=lambda column: column.status == "active")
+        of_iceberg, _ = await activity.read(lambda view: iceberg_columns(view, table_id), strong=False)
+        ordered = sorted([*page.items, *of_iceberg], key=lambda column: column.status == "active")
         former = {old.name: column.id for column in ordered for old in column.former_names}
         return former | {column.name: column.id for column in ordered}
 

@@ -1,4 +1,4 @@
-"""Maintenance of data: retention of versions, files that belong to none, statistics of files, merging of small ones.
+"""Maintenance: old versions of data, old history, files that belong to none, statistics of files, small files.
 
 A request looks after some of the selected assets and says where to go on, so that none takes long and whoever asks
 sees the progress.
@@ -23,6 +23,7 @@ from arco.servo import (
     Asked,
     Compacted,
     Compaction,
+    Expired,
     Refreshed,
     Retired,
     Servo,
@@ -32,21 +33,31 @@ from arco.servo import (
     remove_orphans,
     retire_versions,
 )
+from arco.servo import (
+    expire_history as expire_old_rows,
+)
 from arco.state import Snapshot
 from arco.wire import (
     CompactedFiles,
     CompactionAnswer,
     CompactionRequest,
+    ExpiredRows,
+    ExpireVersionsAnswer,
+    ExpireVersionsRequest,
+    HistoryAnswer,
+    HistoryRequest,
+    IcebergObject,
+    IcebergUpkeepAnswer,
+    IcebergUpkeepRequest,
     OrphanFile,
     OrphansAnswer,
     OrphansRequest,
-    RetentionAnswer,
-    RetentionRequest,
     RetiredVersion,
     StatisticsAnswer,
     StatisticsFile,
     StatisticsRequest,
     UnmergedFiles,
+    UntoldCommit,
 )
 
 __all__ = ["maintenance"]
@@ -58,11 +69,11 @@ AT_ONCE: Final = 10
 EVERYTHING: Final = "*"
 
 
-@maintenance.post("/maintenance/retention")
-async def apply_retention(request: Request, caller: CallerDep, body: RetentionRequest) -> RetentionAnswer:
+@maintenance.post("/maintenance/versions")
+async def expire_versions(request: Request, caller: CallerDep, body: ExpireVersionsRequest) -> ExpireVersionsAnswer:
     """Let versions expire that the retention policy does not keep, and delete those whose grace is over."""
     servo = host_of(request).servo_of(caller.scope)
-    chosen = await _chosen(servo, body.selection, "retention", body.cursor)
+    chosen = await _chosen(servo, body.selection, "versions", body.cursor)
     settings = request.state.settings
     policy = RetentionPolicy(
         min_days=settings["retention.min_days"],
@@ -70,8 +81,10 @@ async def apply_retention(request: Request, caller: CallerDep, body: RetentionRe
         max_versions=settings["retention.max_versions"],
         grace_hours=settings["retention.grace_hours"],
     )
-    done = await retire_versions(servo.workspace, chosen.now, policy, _asked(caller), dry_run=body.dry_run)
-    return RetentionAnswer(
+    done = await retire_versions(
+        servo.workspace, chosen.now, policy, _asked(caller), dry_run=body.dry_run, let_go=servo.let_go
+    )
+    return ExpireVersionsAnswer(
         dry_run=body.dry_run,
         **chosen.progress(done.finished),
         expired=[_retired(one) for one in done.expired],
@@ -94,6 +107,34 @@ def _retired(one: Retired) -> RetiredVersion:
     )
 
 
+@maintenance.post("/maintenance/history")
+async def expire_history(request: Request, caller: CallerDep, body: HistoryRequest) -> HistoryAnswer:
+    """Let go of what happened longer ago than the settings of history keep: runs, results of checks, the audit."""
+    servo = host_of(request).servo_of(caller.scope)
+    done = await expire_old_rows(servo.workspace, request.state.settings, _asked(caller), dry_run=body.dry_run)
+    return HistoryAnswer(
+        dry_run=body.dry_run,
+        expired=[_expired(one) for one in done.expired],
+        edge_count=len(done.edges),
+        held=done.held,
+    )
+
+
+def _expired(one: Expired) -> ExpiredRows:
+    advance = one.advance
+    return ExpiredRows(
+        log=advance.log,
+        table=one.table,
+        row_count=one.aged.rows,
+        byte_size=one.aged.bytes,
+        oldest=None if one.aged.oldest is None else format_time(one.aged.oldest),
+        before=format_time(advance.before),
+        reached=format_time(one.reached) if one.reached else None,
+        setting=advance.rule.setting,
+        reason=advance.reason,
+    )
+
+
 @maintenance.post("/maintenance/orphans")
 async def remove_orphan_files(request: Request, caller: CallerDep, body: OrphansRequest) -> OrphansAnswer:
     """Remove files that belong to no version: what failed attempts and deleted versions left behind."""
@@ -101,7 +142,12 @@ async def remove_orphan_files(request: Request, caller: CallerDep, body: Orphans
     chosen = await _chosen(servo, body.selection, "orphans", body.cursor)
     locations = await _locations(await servo.workspace.logs["catalog"].frozen())
     done = await remove_orphans(
-        servo.workspace, chosen.now, locations, hours=body.older_than_hours, dry_run=body.dry_run
+        servo.workspace,
+        chosen.now,
+        locations,
+        hours=body.older_than_hours,
+        dry_run=body.dry_run,
+        let_go=servo.let_go,
     )
     return OrphansAnswer(
         dry_run=body.dry_run,
@@ -199,6 +245,40 @@ def _compacted(one: Compacted) -> CompactedFiles:
         bytes_before=sum(file.size_bytes for file in one.before),
         bytes_after=one.bytes_after,
         merged_bytes=one.merged_bytes,
+    )
+
+
+@maintenance.post("/maintenance/iceberg")
+async def look_after_iceberg(request: Request, caller: CallerDep, body: IcebergUpkeepRequest) -> IcebergUpkeepAnswer:
+    """Tell the log of Iceberg commits it was not told of, and remove what they leave behind and nobody needs."""
+    warehouse = host_of(request).warehouse_of(caller.scope)
+    upkeep = warehouse.upkeep
+    told = await upkeep.reconciler.reconcile(dry_run=body.dry_run)
+    done = await upkeep.collector.collect(dry_run=body.dry_run)
+    lag = upkeep.receipts.lag()
+    return IcebergUpkeepAnswer(
+        dry_run=body.dry_run,
+        table_count=told.tables,
+        untold=[UntoldCommit(table_id=one.table_id, number=one.number, lost=one.is_lost) for one in told.missing],
+        lag_seconds=told.lag_seconds,
+        waiting_count=lag.waiting,
+        last_lag_seconds=lag.last_seconds,
+        untaken_count=lag.refused,
+        reports=dict(warehouse.reports),
+        undecided_count=told.undecided,
+        removed=[
+            IcebergObject(
+                path=one.info.path,
+                kind=one.kind.value,
+                table_id=one.table_id or None,
+                size_bytes=one.info.size,
+                modified_at=format_time(one.info.modified),
+            )
+            for one in done.garbage
+        ],
+        kept_count=done.kept,
+        left=[*told.troubled, *done.left],
+        more=done.is_more,
     )
 
 

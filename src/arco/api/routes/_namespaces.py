@@ -10,10 +10,11 @@ from msgspec import UNSET
 from arco.api._reading import MAX_REF, Cursor, IfNoneMatch, Limit, NamespaceRef, ReadsDep, answer_one
 from arco.api._routing import router
 from arco.api._writing import IfExists, IfMatch, Writes, WritesDep
-from arco.catalog import list_namespaces, namespace_history, namespace_info, parse_ref, resolve_namespace
+from arco.catalog import View, list_namespaces, namespace_history, namespace_info, parse_ref, resolve_namespace
 from arco.core import NotFound, parse_path
 from arco.domains.catalog import CreateNamespace, DropNamespace, Ref, RenameNamespace, UpdateNamespace
 from arco.log import Receipt
+from arco.servo import check_no_assets_below
 from arco.wire import (
     HistoryEntry,
     NamespaceCreate,
@@ -96,9 +97,20 @@ async def update_namespace(
 async def rename_namespace(
     writes: WritesDep, namespace: NamespaceRef, body: NamespaceRename, expected_version: IfMatch
 ) -> NamespaceWritten:
-    """Rename a namespace or move it below another, with everything it holds."""
+    """Rename a namespace or move it below another, with everything it holds. Not if assets have their Iceberg tables in
+    it, whose names are those of the assets."""
     ref, new_path = parse_ref(namespace), parse_path(body.new_name)
+    await _check_no_assets(writes, ref)
     return await _change(writes, ref, RenameNamespace(ref, new_path, expected_version), Ref(path=new_path))
+
+
+async def _check_no_assets(writes: Writes, ref: Ref) -> None:
+    async def check(view: View) -> None:
+        with contextlib.suppress(NotFound):  # which the command itself says better
+            found = await resolve_namespace(view, ref)
+            await check_no_assets_below(view, found.path)
+
+    await writes.caller.workspace.logs["catalog"].read(check)
 
 
 @namespaces.delete("/namespaces/{namespace}")

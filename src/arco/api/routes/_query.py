@@ -5,6 +5,7 @@ from fastapi import Request, Response
 from arco.api._reading import CallerDep, host_of
 from arco.api._routing import router
 from arco.catalog import CatalogResolver, Limits, SystemRelations, find_asset, find_table, parse_as_of
+from arco.iceberg import read_iceberg
 from arco.storage import Role
 from arco.wire import QueryColumn, QueryRequest, QueryResultInfo
 
@@ -25,6 +26,7 @@ async def run_query(request: Request, response: Response, caller: CallerDep, bod
         max_seconds=float(settings["query.max_seconds"]),
     )
     workspace = caller.workspace
+    locations = host_of(request).warehouse_of(caller.scope).locations
     states = await host_of(request).points_of(caller.scope).snapshots_at(parse_as_of(body.as_of))
     catalog, activity = states["catalog"], states["activity"]
     resolver = CatalogResolver(
@@ -36,6 +38,9 @@ async def run_query(request: Request, response: Response, caller: CallerDep, bod
         workspace.runtime,
         limits.max_input_bytes,
         lambda path: find_asset(catalog, path),
+        lambda row, name, state: read_iceberg(
+            row.table_id, name, state, locations, workspace.runtime, limits.max_input_bytes
+        ),
     )
     result = await request.app.state.sandbox.run(body.sql, resolver, limits)
     response.headers["Arco-Position"] = str(catalog.position)

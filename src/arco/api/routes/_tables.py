@@ -2,35 +2,37 @@
 
 from typing import Annotated, Any
 
-from fastapi import Query
+from fastapi import Depends, Query, Request
 from msgspec import UNSET
 
-from arco.api._reading import MAX_REF, Cursor, IfNoneMatch, Limit, ReadsDep, TableRef, answer_one
+from arco.api._reading import MAX_REF, CallerDep, Cursor, IfNoneMatch, Limit, ReadsDep, TableRef, answer_one, host_of
 from arco.api._routing import router
-from arco.api._tables import added_column, change_table, create_by, drop_warnings, register_files
+from arco.api._tables import added_column, change_table, create_by, drop_by, drop_warnings, register_files, rename_by
 from arco.api._writing import IfExists, IfMatch, WritesDep
 from arco.catalog import (
+    ICEBERG_FORMATS,
     check_results,
     list_tables,
     parse_ref,
     resolve_table,
     schema_diff,
     schema_versions,
+    table_commits,
     table_history,
     table_info,
+    with_iceberg,
 )
 from arco.core import parse_path
 from arco.domains.catalog import (
     CreateTable,
     DropContract,
     DropSla,
-    DropTable,
-    Ref,
     RenameTable,
     SetContract,
     SetSla,
     UpdateTable,
 )
+from arco.iceberg import Lifecycle
 from arco.wire import (
     CheckResultInfo,
     ContractSpec,
@@ -39,6 +41,7 @@ from arco.wire import (
     SchemaDiff,
     SchemaVersionInfo,
     SlaSpec,
+    TableCommitInfo,
     TableCreate,
     TableInfo,
     TableRegister,
@@ -52,6 +55,13 @@ from arco.wire import (
 __all__ = ["tables"]
 
 tables = router("tables")
+
+
+async def _lifecycle(request: Request, caller: CallerDep) -> Lifecycle:
+    return host_of(request).warehouse_of(caller.scope).lifecycle
+
+
+LifecycleDep = Annotated[Lifecycle, Depends(_lifecycle)]
 
 
 @tables.get("/tables")
@@ -96,6 +106,8 @@ async def register_table(writes: WritesDep, body: TableRegister) -> TableWritten
 async def get_table(reads: ReadsDep, table: TableRef, if_none_match: IfNoneMatch = None) -> Any:
     """Show a table, by its path or as `id:` and its id. A name it had before finds it too."""
     info = await reads.catalog(lambda view: table_info(view, table))
+    if info.format in ICEBERG_FORMATS:
+        info = await reads.activity(lambda view: with_iceberg(view, info))
     return answer_one(reads, info, info.version, if_none_match)
 
 
@@ -125,17 +137,17 @@ async def rename_table(
 ) -> TableWritten:
     """Rename a table or move it to another namespace. Its id stays, and the old name goes on finding it."""
     ref, new_path = parse_ref(table), parse_path(body.new_name)
-    return await change_table(writes, ref, RenameTable(ref, new_path, expected_version), Ref(path=new_path))
+    return await rename_by(writes, ref, RenameTable(ref, new_path, expected_version))
 
 
 @tables.delete("/tables/{table}")
 async def drop_table(
-    writes: WritesDep, table: TableRef, expected_version: IfMatch, if_exists: IfExists = False
+    lifecycle: LifecycleDep, writes: WritesDep, table: TableRef, expected_version: IfMatch, if_exists: IfExists = False
 ) -> Written:
     """Drop a table. What reads it is named in the warnings: lineage is in another log, so it cannot refuse."""
     ref = parse_ref(table)
     warnings = await drop_warnings(writes.caller.workspace, ref)
-    receipt = await writes.decide("catalog", DropTable(ref, if_exists, expected_version))
+    receipt = await drop_by(writes, lifecycle, ref, if_exists=if_exists, expected_version=expected_version)
     if receipt.replayed:
         warnings = await drop_warnings(writes.caller.workspace, ref, before=int(receipt.first))
     return Written(operation_id=receipt.operation, position=receipt.last, replayed=receipt.replayed, warnings=warnings)
@@ -145,6 +157,15 @@ async def drop_table(
 async def get_table_history(reads: ReadsDep, table: TableRef) -> Page[HistoryEntry]:
     """What a table has been called."""
     return await reads.catalog(lambda view: table_history(view, table))
+
+
+@tables.get("/tables/{table}/commits")
+async def list_table_commits(
+    reads: ReadsDep, table: TableRef, cursor: Cursor = None, limit: Limit = 100
+) -> Page[TableCommitInfo]:
+    """List the commits of an Iceberg table or view, newest first. Other tables have none."""
+    found = await reads.catalog(lambda view: resolve_table(view, table))
+    return await reads.activity(lambda view: table_commits(view, found.id, cursor, limit))
 
 
 @tables.get("/tables/{table}/versions")

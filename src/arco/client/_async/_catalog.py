@@ -19,6 +19,7 @@ from arco.wire import (
     SchemaVersionInfo,
     SlaSpec,
     TableAlter,
+    TableCommitInfo,
     TableCreate,
     TableInfo,
     TableRegister,
@@ -127,6 +128,13 @@ class AsyncTableCalls(AsyncCalls):
         """The names it has had."""
         path = path_of(TABLE + "/history", table=table)
         return AsyncPages(self._connection, path, Page[HistoryEntry], {}, options)
+
+    def list_table_commits(
+        self, table: str, *, limit: int | None = None, **options: Unpack[Reading]
+    ) -> AsyncPages[TableCommitInfo]:
+        """Commits of an Iceberg table, newest first. `limit` is the size of a page."""
+        path = path_of(TABLE + "/commits", table=table)
+        return AsyncPages(self._connection, path, Page[TableCommitInfo], {"limit": limit}, options)
 
     def list_columns(self, table: str, *, inactive: bool = False, **options: Unpack[Reading]) -> AsyncPages[ColumnInfo]:
         """Its columns, with `inactive` also those that were dropped."""

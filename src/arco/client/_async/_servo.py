@@ -15,14 +15,18 @@ from arco.wire import (
     DeployRequest,
     DynamicPartitionsChange,
     DynamicPartitionsInfo,
+    ExpireVersionsAnswer,
+    ExpireVersionsRequest,
+    HistoryAnswer,
+    HistoryRequest,
+    IcebergUpkeepAnswer,
+    IcebergUpkeepRequest,
     OrphansAnswer,
     OrphansRequest,
     Page,
     PartitionInfo,
     PlanInfo,
     RerunRequest,
-    RetentionAnswer,
-    RetentionRequest,
     RollbackRequest,
     RunCancel,
     RunDetail,
@@ -147,13 +151,21 @@ class AsyncServoCalls(AsyncCalls):
 
     # Maintenance
 
-    async def apply_retention(self, request: RetentionRequest) -> RetentionAnswer:
+    async def expire_versions(self, request: ExpireVersionsRequest) -> ExpireVersionsAnswer:
         """Let versions expire that the policy does not keep; `next_cursor` of the answer leads on."""
-        return await self._connection.ask("/api/v1/maintenance/retention", request, RetentionAnswer)
+        return await self._connection.ask("/api/v1/maintenance/versions", request, ExpireVersionsAnswer)
+
+    async def expire_history(self, request: HistoryRequest) -> HistoryAnswer:
+        """Let go of what happened longer ago than the settings of history keep."""
+        return await self._connection.ask("/api/v1/maintenance/history", request, HistoryAnswer)
 
     async def remove_orphan_files(self, request: OrphansRequest) -> OrphansAnswer:
         """Remove files that belong to no version; `next_cursor` of the answer leads on."""
         return await self._connection.ask("/api/v1/maintenance/orphans", request, OrphansAnswer)
+
+    async def look_after_iceberg(self, request: IcebergUpkeepRequest) -> IcebergUpkeepAnswer:
+        """Tell the log of commits it missed, and remove what nobody needs; `more` of the answer says to ask again."""
+        return await self._connection.ask("/api/v1/maintenance/iceberg", request, IcebergUpkeepAnswer)
 
     async def refresh_file_statistics(self, request: StatisticsRequest) -> StatisticsAnswer:
         """Read footers of current versions again; `next_cursor` of the answer leads on."""

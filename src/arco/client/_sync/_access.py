@@ -9,6 +9,7 @@ from arco.wire import (
     KeyCreated,
     KeyInfo,
     Page,
+    RequestCountsInfo,
     RoleBindingInfo,
     RoleGrant,
     SettingInfo,
@@ -29,6 +30,10 @@ class AccessCalls(Calls):
     def whoami(self) -> WhoAmI:
         """Whom the server takes us for, in which workspace, and what that allows."""
         return self._connection.read("/api/v1/whoami", WhoAmI, {}, {})
+
+    def list_requests(self) -> RequestCountsInfo:
+        """Requests to the store that the server made for this workspace since it opened it."""
+        return self._connection.read("/api/v1/requests", RequestCountsInfo, {}, {})
 
     def list_keys(self) -> Pages[KeyInfo]:
         return Pages(self._connection, KEYS, Page[KeyInfo], {}, {})

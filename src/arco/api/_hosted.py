@@ -1,0 +1,80 @@
+"""`HostedWorkspace`: an open workspace of a host with all that works on it: orchestration, Iceberg, past states."""
+
+import contextlib
+
+from arco.api._host import Host
+from arco.backup import BackupLoop
+from arco.core import ArcoError
+from arco.runtime import Workspace
+
+__all__ = ["HostedWorkspace", "announce"]
+
+
+async def announce(workspace: Workspace) -> None:
+    """Commands look for a server where the hints say; see `OpenLog.announce`."""
+    for log in workspace.logs.values():
+        with contextlib.suppress(ArcoError):  # advice: a store that is in trouble will say so to whoever asks
+            await log.announce()
+
+
+class HostedWorkspace:
+    """Implements `arco.runtime.Hosted`. With `public` it answers callers, and acts when time makes it necessary."""
+
+    def __init__(self, host: Host, workspace: Workspace, *, public: bool) -> None:
+        self.workspace = workspace
+        self._host = host
+        self._public = public
+        host.workspaces[workspace.scope] = workspace
+        if public:
+            host.servo_of(workspace.scope).start()
+            host.warehouse_of(workspace.scope).upkeep.start()
+        self._backups: BackupLoop | None = None
+        if public and host.backups is not None:
+            locations = host.warehouse_of(workspace.scope).locations
+            self._backups = host.backups.loop_of(workspace, locations, host.store)
+            self._backups.start()
+
+    def is_busy(self) -> bool:
+        if any(log.is_unsettled() for log in self.workspace.logs.values()):
+            return True
+        if self._backups is not None and self._backups.is_taking:
+            return True
+        if not self._public:
+            return False
+        scope = self.workspace.scope
+        waits = self._host.servo_of(scope).controllers.is_waiting()
+        return waits or self._host.warehouse_of(scope).upkeep.receipts.lag().waiting > 0
+
+    async def is_over(self) -> bool:
+        """Sealed and replaced: while it is only sealed, by a restore that has not ended, there is no other life."""
+        is_sealed = any(log.follower.sealed for log in self.workspace.logs.values())
+        return is_sealed and await self.workspace.is_replaced()
+
+    def rows(self) -> int:
+        points = self._host.points.get(self.workspace.scope)
+        kept = points.rows_held() if points is not None else 0
+        return kept + sum(log.rows_held() for log in self.workspace.logs.values())
+
+    def shed(self) -> None:
+        points = self._host.points.get(self.workspace.scope)
+        if points is not None:
+            points.shed()
+        for log in self.workspace.logs.values():
+            log.shed()
+
+    async def close(self) -> None:
+        """Streams end, what is queued is settled, what is folded is published. The hints go on naming this process,
+        which opens the workspace again for whoever asks."""
+        scope = self.workspace.scope
+        self.workspace.end_streams()
+        try:
+            if self._backups is not None:
+                await self._backups.stop()
+            if self._public:
+                await self._host.servo_of(scope).stop()
+            await self._host.close_warehouse(scope)
+        finally:
+            try:
+                await self.workspace.close()
+            finally:
+                self._host.forget(scope)
