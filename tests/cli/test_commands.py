@@ -1,6 +1,7 @@
 """Every command on a small workspace: what it says, what it changes, what it leaves alone."""
 
 import json
+import os
 import re
 from pathlib import Path
 
@@ -38,6 +39,7 @@ READING = (
     ["key", "list"],
     ["role", "list"],
     ["settings", "show"],
+    ["cost"],
 )
 
 
@@ -147,6 +149,41 @@ def test_policy_names_the_workspace_and_nothing_else(cli: Cli, workspace: Path, 
             assert resource == "arn:aws:s3:::my-bucket" or resource.startswith(
                 "arn:aws:s3:::my-bucket/default/default/"
             )
+
+
+@pytest.mark.parametrize("cloud", ["gcs", "azure"])
+def test_policies_of_other_clouds_name_the_workspace_too(cli: Cli, workspace: Path, cloud: str) -> None:
+    document = cli("policy", "owner", "--bucket", "my-bucket", "--cloud", cloud).document
+    text = json.dumps(document)
+    assert "my-bucket" in text
+    assert "default/default/" in text
+    assert document["not_expressed"]
+
+
+# cost
+
+
+def test_cost_tells_what_was_measured_and_what_is_calculated(cli: Cli, workspace: Path) -> None:
+    document = cli("cost", "--json").document
+    measured, calculated = document["measured"], document["calculated"]
+    files = files_below(workspace)
+    assert sum(one["objects"] for one in measured["stored"].values()) == len(files)
+    assert sum(one["bytes"] for one in measured["stored"].values()) == sum(map(len, files.values()))
+    assert measured["days"][0]["segments"] > 0
+    assert calculated["requests_a_day"]["append"]["create"] > 0
+    assert calculated["prices"]["name"] == "s3"
+    assert calculated["dollars_a_month"] == pytest.approx(sum(line["dollars_a_month"] for line in calculated["lines"]))
+    assert document["counted"] is None, "no server runs"
+    told = cli("cost", "--no-sizes", "--prices", "gcs").out
+    assert "Google Cloud Storage" in told
+    assert "Calculated: merges and hints" in told
+
+
+def test_the_model_needs_no_workspace(cli: Cli, home: Path) -> None:
+    given = ["cost", "--model", "tenants=10000", "events_per_day=1e9", "--json"]
+    small, large = cli(*given).document, cli(*given, "--price", "write=0.05").document
+    assert small["load"]["posts"] * small["load"]["facts"] * 10_000 == pytest.approx(1e9, rel=0.05)
+    assert 0 < small["calculated"]["dollars_a_month"] < large["calculated"]["dollars_a_month"]
 
 
 @pytest.mark.parametrize("bucket", ["*", "a/b", "my-bucket/*", "x", "UPPER", ""])
@@ -305,6 +342,36 @@ def test_compact_merges_when_the_setting_says_so_and_counts_the_merges(cli: Cli,
     assert step["merges"] > 0
     assert step["layers"] < sum(entry["layers"] for entry in before)
     assert cli("rebuild", "--verify", "activity").code == 0
+
+
+def test_old_segments_are_packed_dropped_and_read_all_the_same(cli: Cli, workspace: Path) -> None:
+    everything = cli("log", "cat", "activity").out
+    small = {"ARCO_PACK_SEGMENTS": "2", "ARCO_PACK_KEEP": "1"}
+    (step,) = cli("compact", "activity", "--json", **small).document["logs"]
+    packed = step["packed_segments"]
+    assert packed == step["packed_through"] == (PUBLISHED + UNPUBLISHED - 1) // 2 * 2
+    assert cli("gc", "activity", "--json").document["logs"][0]["segments"] == []  # too young
+    (ledger,) = workspace.glob("inc-*/ledger/activity")
+    for path in ledger.rglob("*"):
+        if path.is_file():
+            os.utime(path, (1, 1))
+    announced = cli("gc", "activity", "--dry-run", "--json").document["logs"][0]
+    assert len(announced["segments"]) == packed
+    done = cli("gc", "activity", "--json").document["logs"][0]
+    assert (done["segments"], done["segment_floor"]) == (announced["segments"], packed)
+    assert done["kept_segments"] == PUBLISHED + UNPUBLISHED - packed
+    assert cli("log", "cat", "activity").out == everything
+    assert cli("log", "tail", "activity", "-n", "100", "--json").document["events"]
+    (verified,) = cli("log", "verify", "activity", "--json").document["logs"]
+    assert (verified["segments"], verified["packed_segments"]) == (PUBLISHED + UNPUBLISHED, packed)
+    assert cli("rebuild", "--verify", "activity").code == 0
+    assert cli("rebuild", "activity").code == 0
+    assert cli("doctor").code == 0
+    assert cli("state", "show", "partitions", "--position", "2:0").code == 0
+    (pack,) = list(workspace.glob("inc-*/packs/activity/*/*/*.pack"))[:1]
+    pack.write_bytes(pack.read_bytes()[:-1])
+    for command in (("doctor",), ("log", "verify", "activity"), ("rebuild", "activity")):
+        assert cli(*command).code == 7
 
 
 def test_rebuild_swaps_in_what_the_log_says(cli: Cli, workspace: Path) -> None:

@@ -80,7 +80,8 @@ def test_what_is_held_back_is_listed_and_shown_with_what_its_checks_found(cli: C
     (held,) = shown(cli, "quarantine", "list")["versions"]
     assert (held["asset_key"], held["status"], held["current"]) == ("shop.orders", "blocked", False)
     listed = cli("quarantine", "list")
-    assert "its checks" in listed.out
+    assert "failed has_rows" in listed.out
+    assert held["failed_checks"] == ["has_rows"]
     assert "date=2026-01-02" in listed.out
     assert "arco quarantine show shop.orders -p date=2026-01-02" in listed.err
     assert shown(cli, "quarantine", "list", "--asset", "shop.sums")["versions"] == []
@@ -267,22 +268,38 @@ def test_what_cannot_be_meant_is_told_with_a_cure(cli: Cli, command: tuple[str, 
 
 @pytest.mark.usefixtures("shop")
 def test_old_versions_are_let_go_and_orphans_removed_with_a_dry_run_first(cli: Cli) -> None:
-    nothing = cli("maintain", "retention")
+    nothing = cli("maintain", "versions")
     assert nothing.out == "Nothing to let go in 2 assets.\n"
     assert cli("run", "shop.sums", "-p", "date=2026-01-01", "--force").code == 0
     assert cli("settings", "set", "retention.min_versions=1", "retention.max_versions=1").code == 0
-    planned = shown(cli, "maintain", "retention", "shop.sums", "--dry-run")
+    planned = shown(cli, "maintain", "versions", "shop.sums", "--dry-run")
     assert (planned["dry_run"], [one["version"] for one in planned["expired"]]) == (True, [1])
-    assert "1 version would expire" in cli("maintain", "retention", "--dry-run").out
-    done = cli("maintain", "retention", "--yes")
+    assert "1 version would expire" in cli("maintain", "versions", "--dry-run").out
+    done = cli("maintain", "versions", "--yes")
     assert "1 version expired" in done.out
     assert "1 newer versions are kept" in done.out
     assert "expired" in cli("assets", "versions", "shop.sums", "-p", "date=2026-01-01").out
-    again = cli("maintain", "retention").out
+    again = cli("maintain", "versions").out
     assert "Nothing to let go" in again
     assert "1 version expired before, and their files are kept for the time of grace." in again
     assert "No file in 2 assets belongs to nobody; " in cli("maintain", "orphans", "--older-than", "1h").out
     assert shown(cli, "maintain", "orphans", "shop.sums", "--dry-run")["files"] == []
+
+
+@pytest.mark.usefixtures("shop")
+def test_history_that_is_young_stays_and_what_may_be_set_has_ends(cli: Cli) -> None:
+    nothing = cli("maintain", "history", "--dry-run")
+    assert (nothing.code, nothing.out) == (0, "Nothing is older than the settings keep.\n")
+    assert shown(cli, "maintain", "history", "--yes") == {
+        "dry_run": False,
+        "expired": [],
+        "edge_count": 0,
+        "held": [],
+    }
+    refused(cli("settings", "set", "history.requests_days=7"), 2, "must lie between 8 and 36500, not 7")
+    assert cli("settings", "set", "history.runs_days=30").code == 0
+    gone = cli("runs", "show", "01ARZ3NDEKTSV4RRFFQ69G5F00")
+    assert "there is no run '01ARZ3NDEKTSV4RRFFQ69G5F00'" in gone.err
 
 
 @pytest.mark.usefixtures("shop")
@@ -292,7 +309,7 @@ def test_old_versions_are_let_go_and_orphans_removed_with_a_dry_run_first(cli: C
         (("orphans", "--older-than", "90m"), "whole hours or days, from 1h to 8760h, not '90m'"),
         (("orphans", "--older-than", "0h"), "whole hours or days, from 1h to 8760h, not '0h'"),
         (("orphans", "--older-than", "soon"), "not a duration; write a number and s, m, h or d, such as 36h"),
-        (("retention", "shop.nothing"), "shop.nothing"),
+        (("versions", "shop.nothing"), "shop.nothing"),
     ],
 )
 def test_maintenance_that_cannot_be_meant_is_refused(cli: Cli, command: tuple[str, ...], words: str) -> None:

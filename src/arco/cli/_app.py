@@ -15,10 +15,13 @@ from arco.cli._access import key, role, settings, who
 from arco.cli._activity import events, single
 from arco.cli._assets import app as assets
 from arco.cli._backfill import app as backfill
+from arco.cli._backup import app as backup
+from arco.cli._backup import restoring
 from arco.cli._check import app as check
 from arco.cli._column import app as column
 from arco.cli._command import EXIT_INTERRUPTED
 from arco.cli._contract import contract, sla
+from arco.cli._cost import app as cost
 from arco.cli._deploy import app as deploy
 from arco.cli._deploy import deployments
 from arco.cli._dev import app as dev
@@ -39,6 +42,7 @@ from arco.cli._runs import explain
 from arco.cli._serve import app as server
 from arco.cli._state import app as state
 from arco.cli._table import app as table
+from arco.cli._upgrade import app as upgrade
 from arco.cli._upkeep import app as upkeep
 from arco.cli._worker import app as worker
 from arco.core import Invalid
@@ -149,6 +153,10 @@ COMMANDS: dict[str, list[tuple[str | None, typer.Typer]]] = {
         (None, worker),
         (None, doctor),
         (None, upkeep),
+        (None, upgrade),
+        ("backup", backup),
+        (None, restoring),
+        (None, cost),
         ("log", log),
         ("state", state),
     ],

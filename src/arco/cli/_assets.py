@@ -6,6 +6,7 @@ from rich.console import RenderableType
 
 from arco.assets import (
     AssetDefinition,
+    DataFormat,
     Dimension,
     DynamicPartitions,
     GatingPolicy,
@@ -70,6 +71,7 @@ def _facts(found: AssetDetail) -> list[tuple[str, object]]:
         ("made", (made if count or found.materialized_count else "never") if found.kind != "external" else None),
         ("newest", shown_time(found.last_materialized_at)),
         ("held back", _held(found)),
+        ("table", f"not up to date: {found.table_problem}" if found.table_problem else None),
         ("used by", found.downstream),
         ("former keys", found.former_keys),
     ]
@@ -100,6 +102,7 @@ def _definition_facts(asset: AssetDefinition) -> list[tuple[str, object]]:
         ("made on", "Spark" if asset.is_on_spark else None),
         ("Spark settings", asset.spark_conf),
         ("many partitions", "by one plan, as its author says" if asset.one_plan else None),
+        ("format", "iceberg: a table of its name" if asset.format is DataFormat.ICEBERG else None),
         ("defined", f"{asset.file}:{asset.line}" if asset.file else None),
         ("made with", asset.unit if asset.unit not in ("", asset.key) else None),
         ("made of", made_of),

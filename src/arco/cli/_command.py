@@ -24,6 +24,7 @@ from rich.traceback import Traceback
 
 from arco.cli._open import Project, find_project
 from arco.cli._options import (
+    AllowedLocationsOption,
     JsonOption,
     ListenOption,
     PublicUrlOption,
@@ -39,7 +40,7 @@ from arco.cli._output import Output
 from arco.core import ArcoError, Invalid
 from arco.runtime import AsyncRuntime
 
-__all__ = ["EXIT_INTERRUPTED", "EXIT_UNEXPECTED", "Session", "asks", "changes", "command", "listens"]
+__all__ = ["EXIT_INTERRUPTED", "EXIT_UNEXPECTED", "Session", "asks", "changes", "command", "listens", "parse_options"]
 
 P = ParamSpec("P")
 
@@ -101,7 +102,7 @@ def _server(url: UrlOption = None) -> None:
 def _request(request_key: RequestKeyOption = None) -> None: ...
 
 
-def _listening(listen: ListenOption = None) -> None: ...
+def _listening(listen: ListenOption = None, allowed_locations: AllowedLocationsOption = None) -> None: ...
 
 
 def _reached(public_url: PublicUrlOption = None) -> None: ...
@@ -145,13 +146,17 @@ def _run(
     traceback: bool,
     store_options: list[str] | None,
     request_key: str | None = None,
+    allowed_locations: list[str] | None = None,
     **flags: object,
 ) -> int:
     output = Output(as_json=as_json)
+    if allowed_locations:
+        flags["allowed_locations"] = " ".join(allowed_locations)
     try:
-        project = find_project(os.environ, {**flags, "store_options": _parse_options(store_options)})
+        project = find_project(os.environ, {**flags, "store_options": parse_options(store_options)})
         session = Session(project, output, AsyncRuntime(), writes, request_key)
-        return asyncio.run(_call(body, session)) or 0
+        with asyncio.Runner(loop_factory=_fast_loop() if "listen" in flags else None) as runner:
+            return runner.run(_call(body, session)) or 0
     except ArcoError as error:
         if traceback:
             output.aside.print(Traceback())
@@ -175,6 +180,15 @@ def _run(
         return EXIT_UNEXPECTED
 
 
+def _fast_loop() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    """The loop of a server: an answer takes it less processor time than Python's own, but it takes longer to load."""
+    try:
+        import uvloop
+    except ImportError:  # there is none for Windows
+        return None
+    return uvloop.new_event_loop
+
+
 def _unfit(error: ValidationError) -> Invalid:
     """What cannot even be sent. The value is not repeated: it may be long, or a secret."""
     found = [f"{'.'.join(map(str, item['loc']))}: {item['msg']}" for item in error.errors(include_input=False)]
@@ -185,7 +199,7 @@ async def _call(body: Callable[[Session], Awaitable[int | None]], session: Sessi
     return await body(session)
 
 
-def _parse_options(given: list[str] | None) -> dict[str, str] | None:
+def parse_options(given: list[str] | None, flag: str = "--store-option") -> dict[str, str] | None:
     """`NAME=VALUE` texts as a table. No error shows a value: it may be a credential."""
     if not given:
         return None
@@ -193,8 +207,8 @@ def _parse_options(given: list[str] | None) -> dict[str, str] | None:
     for text in given:
         name, equals, value = text.partition("=")
         if not equals:
-            raise Invalid("--store-option takes NAME=VALUE, such as region=eu-west-1")
+            raise Invalid(f"{flag} takes NAME=VALUE, such as region=eu-west-1")
         if name in options:
-            raise Invalid(f"--store-option {name!r} is given twice; give it once")
+            raise Invalid(f"{flag} {name!r} is given twice; give it once")
         options[name] = value
     return options

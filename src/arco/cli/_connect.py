@@ -25,7 +25,7 @@ from arco.state import Layout
 if TYPE_CHECKING:
     from arco.servo import Merger
 
-__all__ = ["IN_PROCESS", "TIMEOUT_SECONDS", "connect", "find_server", "serves", "stored_secret"]
+__all__ = ["IN_PROCESS", "TIMEOUT_SECONDS", "connect", "find_server", "open_peers", "serves", "stored_secret"]
 
 TIMEOUT_SECONDS = 120.0
 FIND_SECONDS = 2.0
@@ -123,21 +123,29 @@ async def _embedded(session: Session, merger: "Merger | None" = None) -> AsyncIt
             base,
             project.scope,
             runtime,
-            peers=await _peers(session, stack) if session.writes else None,
+            peers=await open_peers(session, stack) if session.writes else None,
             compact=session.writes,
             may_own=session.writes,
             test_store=session.writes,
             cadence=cadence_of(project),
         )
         await stack.enter_async_context(workspace)
-        app = local_app(workspace, runtime, f"local:{_user()}", merger)
+        app = local_app(
+            workspace,
+            runtime,
+            f"local:{_user()}",
+            merger,
+            store=project.store,
+            store_options=project.loaded.settings.store_options,
+            allowed_locations=tuple(project.loaded.settings.allowed_locations.split()),
+        )
         stack.push_async_callback(close_app, app)
         transport = httpx.ASGITransport(app, raise_app_exceptions=False)
         client = AsyncClient(IN_PROCESS, transport=transport, timeout=TIMEOUT_SECONDS, runtime=runtime)
         yield await stack.enter_async_context(client)
 
 
-async def _peers(session: Session, stack: AsyncExitStack) -> Peers | None:
+async def open_peers(session: Session, stack: AsyncExitStack) -> Peers | None:
     """How a command that opened the store itself reaches an owner that answers, instead of taking the log from it."""
     from arco.api import HttpPeers, ServiceIdentity
 

@@ -8,24 +8,29 @@ import typer
 from rich.text import Text
 
 from arco.cli._command import Session, command
+from arco.cli._formats import FORMATS
 from arco.cli._open import Reader, definitions, reading
 from arco.cli._options import LogArgument
 from arco.cli._output import Output, grid, say
-from arco.core import Corrupt, StoreRefused, format_time, new_ulid
+from arco.cli._points import Point, snapshot_at
+from arco.core import DAY, ArcoError, Corrupt, StoreRefused, format_time, new_ulid
+from arco.iceberg import Pointers, examine_iceberg, open_locations
 from arco.runtime import AsyncRuntime
-from arco.state import Finding, Level, examine_log
+from arco.state import Definition, Finding, Level, examine_log, plan_upgrade
 from arco.storage import self_test
 
-__all__ = ["app"]
+__all__ = ["app", "report"]
 
 app = typer.Typer()
+
+CATALOG, ACTIVITY = "catalog", "activity"
 
 STYLES = {Level.OK: "green", Level.NOTE: "blue", Level.WARNING: "yellow", Level.ERROR: "bold red"}
 
 
 @command(app)
 async def doctor(session: Session, log: LogArgument = None) -> int | None:
-    """Check the store, chains, hashes, density and references.
+    """Check the store, chains, hashes, density and references, and what Iceberg tables lead to.
 
     Writes nothing but a test below selftest/, which it removes. Exits with 7 if it finds an error.
     """
@@ -39,9 +44,12 @@ async def doctor(session: Session, log: LogArgument = None) -> int | None:
                 with session.output.progress(f"examining {definition.log}") as progress:
                     handle, place = reader.handle(), reader.place(definition.log)
                     findings += await examine_log(definition, handle, place, session.runtime, progress)
+                findings += await _versions(reader, definition)
+            if log in (None, CATALOG):
+                findings += await _examine_iceberg(session, reader)
     except Corrupt as error:  # the incarnation itself; what lies below it is examined, not raised
         findings = [Finding(Level.ERROR, "", "incarnation", error.message, str(error.details.get("path", "")))]
-    return _report(session.output, document, findings)
+    return report(session.output, document, findings)
 
 
 async def _examine_store(reader: Reader, runtime: AsyncRuntime) -> Finding:
@@ -52,13 +60,53 @@ async def _examine_store(reader: Reader, runtime: AsyncRuntime) -> Finding:
     return Finding(Level.OK, "", "store", "creates are atomic, reads follow writes, missing is missing")
 
 
+async def _examine_iceberg(session: Session, reader: Reader) -> list[Finding]:
+    """The tables and views that the newest state names. Where a log cannot be read its own findings say why."""
+    project, runtime, life = session.project, session.runtime, reader.incarnation.id
+    settings = project.loaded.settings
+    places = settings.allowed_locations.split()
+    store = reader.handle()
+    now = Point(time=runtime.now() + DAY)
+    try:
+        catalog = await snapshot_at(reader, definitions(CATALOG)[0], now)
+    except ArcoError as error:
+        return [Finding(Level.WARNING, CATALOG, "iceberg", f"not checked, the catalog cannot be read: {error.message}")]
+    try:
+        activity = await snapshot_at(reader, definitions(ACTIVITY)[0], now)
+    except ArcoError:
+        activity = None
+    locations = open_locations(store, project.store, project.scope.root, settings.store_options, places, runtime)
+    pointers = Pointers(store, f"{life}/iceberg", runtime, life)
+    try:
+        with session.output.progress("examining Iceberg tables") as progress:
+            return await examine_iceberg(catalog, activity, pointers, locations, progress)
+    finally:
+        await locations.close()
+
+
+async def _versions(reader: Reader, definition: Definition) -> list[Finding]:
+    """By which folds the newest revision was made. Where it cannot be read its own findings say why."""
+    try:
+        head = (await reader.revisions(definition.log).head()).manifest
+    except ArcoError:
+        return []
+    plan = plan_upgrade(definition, head)
+    folds = ", ".join(f"{name} {version}" for name, version in sorted(plan.before.items()))
+    if plan.is_refold:
+        text = f"made by older folds ({folds}); `arco upgrade` folds it anew"
+        return [Finding(Level.WARNING, definition.log, "versions", text)]
+    known = ", ".join(f"{found.name} {found.newest}" for found in FORMATS if found.newest)
+    return [Finding(Level.OK, definition.log, "versions", f"folds: {folds}; formats known here: {known}")]
+
+
 def _incarnation(reader: Reader) -> Finding:
     life = reader.incarnation
     message = f"{life.id}, number {life.number}, since {format_time(life.created_at)} ({life.reason})"
     return Finding(Level.OK, "", "incarnation", message)
 
 
-def _report(output: Output, document: Mapping[str, object], findings: list[Finding]) -> int | None:
+def report(output: Output, document: Mapping[str, object], findings: list[Finding]) -> int | None:
+    """Print findings, and return the exit code they ask for."""
     count = Counter(finding.level for finding in findings)
     errors, warnings = count[Level.ERROR], count[Level.WARNING]
     rows = [

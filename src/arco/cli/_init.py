@@ -2,6 +2,7 @@
 
 import re
 import shlex
+from enum import StrEnum
 from typing import Annotated, Any
 
 import typer
@@ -13,12 +14,21 @@ from arco.cli._open import open_base, reading
 from arco.cli._output import dump, grid, say, visible
 from arco.core import Invalid, format_time
 from arco.runtime import init_workspace
-from arco.storage import Role, check_path, s3_policy
+from arco.storage import Role, azure_policy, check_path, gcs_policy, s3_policy
 
 __all__ = ["app"]
 
 app = typer.Typer()
 
+
+class Cloud(StrEnum):
+    S3 = "s3"
+    GCS = "gcs"
+    AZURE = "azure"
+
+
+_CLOUDS = {"s3": Cloud.S3, "gs": Cloud.GCS, "az": Cloud.AZURE}
+_WRITERS = {Cloud.S3: s3_policy, Cloud.GCS: gcs_policy, Cloud.AZURE: azure_policy}
 _BUCKET = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
 
 
@@ -115,16 +125,24 @@ async def config(session: Session) -> None:
 async def policy(
     session: Session,
     role: Annotated[Role, typer.Argument(help="Whose rights.", show_default=False)],
-    bucket: Annotated[str | None, typer.Option("--bucket", help="The bucket, unless the store is s3://.")] = None,
+    bucket: Annotated[
+        str | None, typer.Option("--bucket", help="The bucket or container, unless the store names one.")
+    ] = None,
+    cloud: Annotated[
+        Cloud | None, typer.Option("--cloud", help="Whose policy; that of the store, or S3's.", show_default=False)
+    ] = None,
 ) -> None:
-    """Print the S3 policy with a role's rights in this workspace.
+    """Print the policy with a role's rights in this workspace, for S3, Google Cloud or Azure.
 
     It names the workspace's incarnation: export it again after a restore.
     """
     url = session.project.store
-    place = url.removeprefix("s3://") if url.startswith("s3://") else ""
-    named, _, prefix = place.partition("/")
+    scheme, _, place = url.partition("://")
+    named, _, prefix = place.partition("/") if scheme in _CLOUDS else ("", "", "")
     prefix = prefix.strip("/")
+    if cloud is not None and cloud is not _CLOUDS.get(scheme, cloud):
+        raise Invalid(f"the store {url} is not of {cloud}; leave out --cloud")
+    cloud = cloud or _CLOUDS.get(scheme, Cloud.S3)
     bucket = bucket or named
     if not bucket:
         raise Invalid(f"the store {url} has no bucket; name it with --bucket")
@@ -133,5 +151,5 @@ async def policy(
     if prefix:
         check_path(prefix)
     async with reading(session.project, session.runtime) as reader:
-        document = s3_policy(role, bucket, reader.scope, reader.incarnation.id, prefix)
+        document = _WRITERS[cloud](role, bucket, reader.scope, reader.incarnation.id, prefix)
     session.output.line(dump(document, indent=2))

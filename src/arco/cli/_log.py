@@ -1,5 +1,6 @@
 """Commands on a log: its newest events, all of its events, its chain. They read segments and need no state."""
 
+import contextlib
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Annotated, Any
@@ -15,14 +16,12 @@ from arco.cli._options import LogArgument, LogName
 from arco.cli._output import dump, error_document, fits, grid, say, shown_position, shown_size, shown_time
 from arco.core import Corrupt, Invalid, NotFound, format_time
 from arco.log import (
-    FIRST_LINK,
     Event,
+    Ledger,
     Link,
-    Place,
     Segment,
     Unknown,
     check_link,
-    check_segment,
     decode_segment,
     link_of,
     number_of,
@@ -31,13 +30,15 @@ from arco.log import (
     read_log,
 )
 from arco.state import verify_chain
-from arco.storage import Sequence, Tail
+from arco.storage import Tail
 
 __all__ = ["app"]
 
 app = typer.Typer(help="Look at the events of a log and check its chain.", no_args_is_help=True)
 
 POLL_SECONDS = 1.0
+BACK = 8
+"""Segments that are read at once on the way back."""
 LEAST = {"actor", "operation"}
 HEADERS = ["log", "position", "time", "type", "actor", "subject", "operation"]
 
@@ -82,44 +83,39 @@ class _Cursor:
     """The end of a log as somebody has seen it; `advance` sees further."""
 
     log: str
-    place: Place
-    sequence: Sequence
+    ledger: Ledger
     tail: Tail
     link: Link
 
     async def advance(self) -> list[Located]:
         """The events that came since, checked against the chain."""
         new: list[Located] = []
-        while not isinstance(found := await self.sequence.next(self.tail), Tail):
-            data, self.tail = found
-            path = self.sequence.path(self.tail.number)
-            segment, self.link = check_segment(data, self.place, self.link, path)
-            new += _events_of(self.log, segment)
-        self.tail = found
+        async for found in read_log(self.ledger, self.tail, self.link):
+            if isinstance(found, Tail):
+                self.tail = found
+            else:
+                segment, self.link, _ = found
+                new += _events_of(self.log, segment)
         return new
 
 
 async def _newest(reader: Reader, log: str, count: int) -> tuple[list[Located], _Cursor]:
     """The last events of a log, read backwards, each segment checked against the one after it."""
-    sequence, place = reader.ledger(log), reader.place(log)
+    ledger = reader.ledger(log)
     tail = await reader.tail(log)
     events: list[Located] = []
-    cursor = _Cursor(log, place, sequence, tail, FIRST_LINK)
-    expected = ""
-    for number in range(tail.number, await sequence.floor(), -1):
-        path = sequence.path(number)
-        data = await sequence.read_known(number)
-        segment = decode_segment(data, path)
-        check_link(segment, place, Link(number - 1, segment.header.previous), path)
-        link = link_of(segment, data)
-        if number == tail.number:
-            cursor.link = link
-        elif link.sha256 != expected:
-            raise Corrupt(f"{path} is not what its successor continues; run `arco log verify`", path=path)
-        expected = segment.header.previous
-        events = _events_of(log, segment) + events
-        if len(events) >= count:
-            break
+    cursor = _Cursor(log, ledger, tail, await ledger.link_at(tail.number))
+    expected, last = cursor.link.sha256, tail.number
+    while last and len(events) < count:
+        first = max(last - BACK + 1, 1)
+        for number, data, path in reversed([found async for found in ledger.known(first, last)]):
+            segment = decode_segment(data, path)
+            check_link(segment, ledger.place, Link(number - 1, segment.header.previous), path)
+            if link_of(segment, data).sha256 != expected:
+                raise Corrupt(f"{path} is not what its successor continues; run `arco log verify`", path=path)
+            expected = segment.header.previous
+            events = _events_of(log, segment) + events
+        last = first - 1
     return events[-count:] if count else [], cursor
 
 
@@ -214,25 +210,22 @@ async def cat(
 
 async def _segments(reader: Reader, log: str, low: int, high: int | None) -> AsyncIterator[Segment]:
     """The segments that hold positions from `low` to `high`."""
-    sequence, place = reader.ledger(log), reader.place(log)
+    ledger = reader.ledger(log)
     start = max(number_of(low), 1)
     newest = await reader.tail(log)
     if start > max(newest.number, 1):
         raise NotFound(f"the log {log} ends at segment {newest.number}; there is nothing at {shown_position(low)}")
-    link = FIRST_LINK
-    if start > 1:
-        data = await sequence.read_known(start - 1)
-        link = link_of(decode_segment(data, sequence.path(start - 1)), data)
+    link = await ledger.link_at(start - 1)
     through = None if high is None else min(number_of(high), newest.number)
     known = newest.number if through is None else through
-    async for found in read_log(sequence, place, Tail(start - 1, Unknown), link, through=through, at_least=known):
+    async for found in read_log(ledger, Tail(start - 1, Unknown), link, through=through, at_least=known):
         if not isinstance(found, Tail):
             yield found[0]
 
 
 @command(app)
 async def verify(session: Session, log: LogArgument = None) -> int | None:
-    """Read every segment and check the chain of hashes.
+    """Read every segment, loose or packed, and check the chain of hashes.
 
     Exits with 7 if a link does not hold.
     """
@@ -244,20 +237,21 @@ async def verify(session: Session, log: LogArgument = None) -> int | None:
             name = definition.log
             try:
                 with session.output.progress(f"reading {name}") as progress:
-                    chain = await verify_chain(
-                        reader.ledger(name), reader.place(name), progress, known=(await reader.tail(name)).number
-                    )
+                    ledger = reader.ledger(name)
+                    with contextlib.suppress(Corrupt):  # a damaged manifest: who needs its packs asks once more
+                        await ledger.renew()
+                    chain = await verify_chain(ledger, progress, known=(await reader.tail(name)).number)
             except Corrupt as error:
                 broken.append(error)
-                rows.append([name, None, None, None, None, say("broken", "bold red")])
+                rows.append([name, None, None, None, None, None, say("broken", "bold red")])
                 documents.append({"log": name, "ok": False, "error": error_document(error)})
                 continue
             sha256 = chain.link.sha256 or None
-            rows.append(
-                [name, chain.segments, chain.events, shown_size(chain.bytes), sha256, say("every link holds", "green")]
-            )
-            counts = {"segments": chain.segments, "events": chain.events, "bytes": chain.bytes}
+            packed, holds = ledger.packed, say("every link holds", "green")
+            rows.append([name, chain.segments, packed, chain.events, shown_size(chain.bytes), sha256, holds])
+            counts = {"segments": chain.segments, "packed_segments": packed}
+            counts |= {"events": chain.events, "bytes": chain.bytes}
             documents.append({"log": name, "ok": True, **counts, "sha256": sha256})
-    headers = ["log", "segments", "events", "size", "sha256 of the last segment", "chain"]
+    headers = ["log", "segments", "in packs", "events", "size", "sha256 of the last segment", "chain"]
     session.output.emit({"logs": documents}, grid(headers, rows), *[say(error.message, "red") for error in broken])
     return Corrupt.exit_code if broken else None

@@ -1,5 +1,5 @@
-"""Commands that look after data: let old versions go, remove files that belong to none, read footers again, merge small
-files.
+"""Commands that look after data and its history: let old versions and old rows go, remove files that belong to none,
+read footers again, merge small files.
 
 They ask part by part, so that none of the requests takes long and whoever watches sees how far they are.
 """
@@ -35,12 +35,16 @@ from arco.wire import (
     CompactedFiles,
     CompactionAnswer,
     CompactionRequest,
+    ExpiredRows,
+    ExpireVersionsAnswer,
+    ExpireVersionsRequest,
+    HistoryRequest,
+    IcebergUpkeepAnswer,
+    IcebergUpkeepRequest,
     MaintenanceAnswer,
     OrphanFile,
     OrphansAnswer,
     OrphansRequest,
-    RetentionAnswer,
-    RetentionRequest,
     RetiredVersion,
     StatisticsAnswer,
     StatisticsRequest,
@@ -49,7 +53,7 @@ from arco.wire import (
 __all__ = ["app"]
 
 app = typer.Typer(
-    help="Let old versions of data go, remove files that belong to none, refresh statistics, merge small files.",
+    help="Let old versions of data and old history go, remove files that belong to none, merge small files.",
     no_args_is_help=True,
 )
 
@@ -92,7 +96,7 @@ def _gathered(answers: Sequence[MaintenanceAnswer], *names: str) -> dict[str, An
 
 
 @changes(app)
-async def retention(
+async def versions(
     session: Session, selection: SelectionArgument = "*", dry_run: DryRunOption = False, yes: YesOption = False
 ) -> None:
     """Let versions expire that nobody needs any more, and delete those that expired a day ago.
@@ -104,7 +108,7 @@ async def retention(
     if not dry_run:
         confirm(session, f"Let go of old versions of {selection}? --dry-run shows which.", yes)
     async with connect(session) as client:
-        answers = await _whole(session, "retention", lambda cursor: _retention(client, selection, dry_run, cursor))
+        answers = await _whole(session, "versions", lambda cursor: _expire(client, selection, dry_run, cursor))
     document = _gathered(answers, "expired", "deleted")
     expired = [one for answer in answers for one in answer.expired]
     deleted = [one for answer in answers for one in answer.deleted]
@@ -128,8 +132,8 @@ async def retention(
     session.output.emit(document, *parts)
 
 
-async def _retention(client: AsyncClient, selection: str, dry_run: bool, cursor: str | None) -> RetentionAnswer:
-    return await client.apply_retention(RetentionRequest(selection=selection, dry_run=dry_run, cursor=cursor))
+async def _expire(client: AsyncClient, selection: str, dry_run: bool, cursor: str | None) -> ExpireVersionsAnswer:
+    return await client.expire_versions(ExpireVersionsRequest(selection=selection, dry_run=dry_run, cursor=cursor))
 
 
 def _verb(verb: str, count: int, dry_run: bool) -> str:
@@ -153,6 +157,42 @@ def _retired_grid(retired: list[RetiredVersion]) -> list[RenderableType]:
     if len(retired) > LISTED:
         parts.append(say(f"and {len(retired) - LISTED:,} more; --json lists all", "dim"))
     return parts
+
+
+@changes(app)
+async def history(session: Session, dry_run: DryRunOption = False, yes: YesOption = False) -> None:
+    """Let go of what happened long ago: runs, results of checks, uses of lineage, requests, the audit.
+
+    How long each is kept is set by history.runs_days and others like it (`arco settings show`). Days of checks and of
+    lineage stay as counts, and so do versions of data: `arco maintain versions` looks after those. A server does this
+    by itself once a day; runs that have not ended always stay.
+    """
+    if not dry_run:
+        confirm(session, "Let go of history that is older than the settings keep? --dry-run shows what.", yes)
+    async with connect(session) as client:
+        done = await client.expire_history(HistoryRequest(dry_run=dry_run))
+    parts: list[RenderableType] = []
+    if done.expired:
+        count = sum(one.row_count for one in done.expired)
+        size = shown_size(sum(one.byte_size for one in done.expired))
+        parts.append(say(f"{count:,} rows {'would go' if dry_run else 'are gone'} ({size}).", "bold"))
+        parts.append(grid(["log", "table", "rows", "size", "since", "before", "why"], map(_expired_row, done.expired)))
+    if done.edge_count:
+        went = "would go" if dry_run else "went"
+        parts.append(say(f"Lineage edges of deleted assets that {went}: {done.edge_count:,}."))
+    if not parts:
+        parts.append(say("Nothing is older than the settings keep."))
+    parts += [say(f"kept: {text}", "dim") for text in done.held]
+    session.output.emit(document_of(done), *parts)
+
+
+def _expired_row(one: ExpiredRows) -> list[Any]:
+    size, since, before = shown_size(one.byte_size), _day(one.oldest), _day(one.before)
+    return [one.log, one.table, one.row_count, size, since, before, one.reason]
+
+
+def _day(time: str | None) -> str | None:
+    return None if time is None else time[:10]
 
 
 @changes(app)
@@ -197,6 +237,40 @@ async def orphans(
     would = "would be removed" if dry_run else "removed"
     head = say(f"{len(files):,} {'file' if len(files) == 1 else 'files'} {would} ({size}).", "bold")
     session.output.emit(document, head, *_files_grid(files))
+
+
+@changes(app)
+async def iceberg(session: Session, dry_run: DryRunOption = False, yes: YesOption = False) -> None:
+    """Tell the log of commits to Iceberg tables that it missed, and remove what commits leave behind.
+
+    Removed are superseded pointers and the traces of requests after eight days, metadata files of commits that came to
+    nothing, metadata that fell out of its table's log if the table wants that, and the folders of tables that were
+    dropped with purge a day ago. What is reachable, young or in doubt stays.
+    """
+    if not dry_run:
+        confirm(session, "Remove what Iceberg tables do not need any more? --dry-run shows what.", yes)
+    answers: list[IcebergUpkeepAnswer] = []
+    async with connect(session) as client:
+        while not answers or (answers[-1].more and not dry_run):
+            answers.append(await client.look_after_iceberg(IcebergUpkeepRequest(dry_run=dry_run)))
+    removed = [one for answer in answers for one in answer.removed]
+    untold = [one for answer in answers for one in answer.untold]
+    document = {**document_of(answers[-1]), "lag_seconds": answers[0].lag_seconds}
+    document |= {"untold": [document_of(one) for one in untold], "removed": [document_of(one) for one in removed]}
+    told, gone = "that the log was told of", "removed"
+    if dry_run:
+        told, gone = "that the log would be told of", "that would be removed"
+    size = shown_size(sum(one.size_bytes for one in removed))
+    parts: list[RenderableType] = [
+        say(f"Iceberg tables and views: {document['table_count']:,}. Commits {told}: {len(untold):,}."),
+        say(f"Objects {gone}: {len(removed):,} ({size}); kept: {document['kept_count']:,}.", "bold"),
+    ]
+    if removed:
+        rows = [[one.path, one.kind, shown_size(one.size_bytes), shown_time(one.modified_at)] for one in removed]
+        parts.append(grid(["object", "what", "size", "written"], rows[:LISTED]))
+        parts += [say(f"and {len(rows) - LISTED:,} more; --json lists all", "dim")] if len(rows) > LISTED else []
+    parts += [say(f"left alone: {text}", "yellow") for text in document["left"][:LISTED]]
+    session.output.emit(document, *parts)
 
 
 @changes(app)

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from arco.core import Invalid, Loaded, StoreRefused, load_settings
-from arco.log import HintFile, Place
+from arco.log import HintFile, Ledger, Pack, Place
 from arco.runtime import DEFINITIONS, AsyncRuntime, Incarnation, Workspace, read_incarnation
-from arco.state import Cadence, Definition, Layout, Revisions, Runner
-from arco.storage import RequestCounts, Role, RoleStore, Scope, Sequence, Store, Tail, open_store
+from arco.state import Cadence, Definition, Layout, PackSize, Revisions, Runner, open_ledger
+from arco.storage import RequestCounts, Role, RoleStore, Scope, Store, Tail, open_store
 
 __all__ = [
     "CONFIG_NAME",
@@ -56,7 +56,7 @@ class Project:
         url = self.loaded.settings.store
         scheme, _, rest = url.partition("://")
         if scheme == "memory":
-            raise Invalid("a store in memory ends with the command that opened it; use file://, s3:// or az://")
+            raise Invalid("a store in memory ends with the command that opened it; use file://, s3://, az:// or gs://")
         if scheme != "file" or not rest or rest.startswith("~"):
             return url
         here = self.loaded.origin["store"] not in ("default", CONFIG_NAME)
@@ -91,13 +91,14 @@ class Reader:
     def place(self, log: str) -> Place:
         return Place(self.scope.tenant, self.scope.workspace, self.incarnation.id, log)
 
-    def ledger(self, log: str) -> Sequence:
-        return Sequence(self.handle(), Layout(self.place(log)).ledger, self.runtime)
+    def ledger(self, log: str, packs: tuple[Pack, ...] = ()) -> Ledger:
+        """The segments of a log; `packs` are those of a manifest that was read already."""
+        return open_ledger(self.handle(), self.revisions(log), packs)
 
     async def tail(self, log: str) -> Tail:
         """The newest segment of a log."""
         hint = await HintFile(self.handle(), Layout(self.place(log)).ledger_hint, self.runtime).read()
-        return await self.ledger(log).tail(hint.number)
+        return await self.ledger(log).sequence.tail(hint.number)
 
     def revisions(self, log: str) -> Revisions:
         return Revisions(self.handle(), self.place(log), self.runtime)
@@ -124,9 +125,10 @@ def _check_folder(url: str) -> None:
 
 
 def cadence_of(project: Project) -> Cadence:
-    """How often to publish and when to merge."""
+    """How often to publish, when to merge and when to pack."""
     settings = project.loaded.settings
-    return Cadence(interval=settings.publish_interval_ms / 1000, fan_in=settings.merge_fan_in)
+    packs = PackSize(settings.pack_mib << 20, settings.pack_segments, settings.pack_keep)
+    return Cadence(interval=settings.publish_interval_ms / 1000, fan_in=settings.merge_fan_in, packs=packs)
 
 
 def slots_of(project: Project, asked: int | None = None) -> int:

@@ -9,6 +9,7 @@ import typer
 from arco.spark import CompactionEngine
 
 __all__ = [
+    "AllowedLocationsOption",
     "AsOfOption",
     "AssetArgument",
     "BatchOption",
@@ -186,6 +187,14 @@ RequestKeyOption = Annotated[
 ListenOption = Annotated[
     str | None, typer.Option("--listen", metavar="HOST:PORT", help="Where to listen; port 0 for any that is free.")
 ]
+AllowedLocationsOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--allowed-location",
+        metavar="URL",
+        help="Let Iceberg tables lie below this folder too, outside of the store. Repeatable.",
+    ),
+]
 PublicUrlOption = Annotated[
     str | None,
     typer.Option("--public-url", metavar="URL", help="What others reach this server under, if not where it listens."),
@@ -198,7 +207,7 @@ StoreOption = Annotated[
     typer.Option(
         "--store",
         metavar="URL",
-        help="Where the workspace lies: file://folder, s3://bucket/prefix, az://container/prefix.",
+        help="Where the workspace lies: file://folder, s3://bucket/prefix, az://container/prefix, gs://bucket/prefix.",
         rich_help_panel=_PANEL,
     ),
 ]

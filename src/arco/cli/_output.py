@@ -16,7 +16,7 @@ from rich import box
 from rich.console import Console, Group, RenderableType
 from rich.filesize import decimal
 from rich.measure import Measurement
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 from rich.table import Table
 from rich.text import Text
 
@@ -105,6 +105,20 @@ class Output:
         with Progress(*columns, console=self.aside, transient=True, disable=not watched) as bar:
             task = bar.add_task(what, total=None)
             yield lambda done, total: bar.update(task, completed=done, total=total)
+
+    @contextmanager
+    def steps(self) -> Iterator[Callable[[str, int, int], None]]:
+        """As `progress`, with a bar for each thing that is worked on. Yields what reports (what, done, total)."""
+        columns = (TextColumn("{task.description}"), BarColumn(bar_width=30), MofNCompleteColumn(), TimeElapsedColumn())
+        with Progress(*columns, console=self.aside, transient=True, disable=not self.aside.is_terminal) as bars:
+            tasks: dict[str, TaskID] = {}
+
+            def told(what: str, done: int, total: int) -> None:
+                if what not in tasks:
+                    tasks[what] = bars.add_task(what, total=total)
+                bars.update(tasks[what], completed=done, total=total)
+
+            yield told
 
 
 def error_document(error: ArcoError) -> dict[str, Any]:

@@ -76,10 +76,10 @@ async def snapshot_at(reader: Reader, definition: Definition, point: Point) -> S
     if point.revision == 0:
         return snapshot_at_revision(definition, store, empty_manifest(place))
     head = (await revisions.head()).manifest
-    ledger = reader.ledger(log)
+    ledger = reader.ledger(log, head.packs)
     if point.position is not None:
-        return await snapshot_at_position(definition, store, place, revisions, ledger, head, point.position)
+        return await snapshot_at_position(definition, store, revisions, ledger, head, point.position)
     if point.time is not None:
-        return await snapshot_at_time(definition, store, place, revisions, ledger, head, point.time)
+        return await snapshot_at_time(definition, store, revisions, ledger, head, point.time)
     manifest = head if point.revision is None else await revisions.at_revision(head, point.revision)
     return snapshot_at_revision(definition, store, manifest)

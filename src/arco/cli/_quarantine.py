@@ -28,6 +28,8 @@ app = typer.Typer(
 
 LISTED = 20
 """Files and readers of a version that are shown to people; --json has more of them."""
+FAILED = 3
+"""Failed checks that a list names."""
 HELD = ("blocked", "quarantined")
 _STYLES = {"published": "green", "blocked": "yellow", "quarantined": "magenta"}
 
@@ -133,7 +135,10 @@ def _row(found: VersionInfo) -> list[object]:
 def _why(found: VersionInfo) -> str | None:
     if found.set_by is not None:
         return f"{found.reason} ({found.set_by})"
-    return "its checks" if found.status in HELD else None
+    if found.status not in HELD:
+        return None
+    shown = ", ".join(found.failed_checks[:FAILED]) + (", ..." if len(found.failed_checks) > FAILED else "")
+    return f"failed {shown}" if shown else "its checks"
 
 
 @asks(app)

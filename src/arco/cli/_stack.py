@@ -114,6 +114,7 @@ async def running_server(session: Session, *, listen: str) -> AsyncIterator[str]
         port=int(port),
         service_secret=settings.service_secret,
         store_options=settings.store_options,
+        allowed_locations=tuple(settings.allowed_locations.split()),
         cadence=cadence_of(project),
     )
     ready: asyncio.Future[str] = asyncio.get_running_loop().create_future()

@@ -26,7 +26,7 @@ from arco.cli._options import (
 )
 from arco.cli._output import say, shown_time, titled
 from arco.cli._specs import changed, parse_columns, parse_pairs, parse_rename, parse_retype
-from arco.cli._table_text import column_text, columns_grid, table_facts, version_row
+from arco.cli._table_text import COMMIT_HEADERS, column_text, columns_grid, commit_row, table_facts, version_row
 from arco.client import AsyncClient
 from arco.core import Invalid
 from arco.wire import (
@@ -322,6 +322,14 @@ async def history(session: Session, name: TableArgument, as_of: AsOfOption = Non
     async with connect(session) as client:
         items, more = await gather(client.get_table_history(name, as_of=as_of), limit)
     list_out(session, "history", items, more, HISTORY_HEADERS, history_row, "It has none.")
+
+
+@asks(app)
+async def commits(session: Session, name: TableArgument, as_of: AsOfOption = None, limit: LimitOption = 100) -> None:
+    """List the commits of an Iceberg table, newest first: who wrote what, and what is known of where it came from."""
+    async with connect(session) as client:
+        items, more = await gather(client.list_table_commits(name, limit=page_size(limit), as_of=as_of), limit)
+    list_out(session, "commits", items, more, COMMIT_HEADERS, commit_row, "None; only Iceberg tables have commits.")
 
 
 @asks(app)

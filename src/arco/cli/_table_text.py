@@ -4,18 +4,20 @@ from rich.table import Table
 from rich.text import Text
 
 from arco.cli._answers import facts
-from arco.cli._output import grid, say, shown_time
+from arco.cli._output import grid, say, shown_size, shown_time
 from arco.wire import (
     ColumnInfo,
     ContractInfo,
     FormerColumnNameInfo,
+    IcebergInfo,
     SchemaColumnInfo,
     SchemaVersionInfo,
     SlaInfo,
+    TableCommitInfo,
     TableInfo,
 )
 
-__all__ = ["column_text", "columns_grid", "table_facts", "version_row"]
+__all__ = ["COMMIT_HEADERS", "column_text", "columns_grid", "commit_row", "table_facts", "version_row"]
 
 
 def table_facts(found: TableInfo) -> Text:
@@ -32,13 +34,60 @@ def table_facts(found: TableInfo) -> Text:
             ("contract", _contract(found.contract)),
             ("SLA", _sla(found.sla)),
             ("PII in", found.pii_columns),
-            ("schema", f"version {found.schema_version}, {found.schema_hash[:16]}"),
+            *_iceberg(found.iceberg),
+            ("schema", _schema(found)),
             ("version", str(found.version)),
             ("created", f"{shown_time(found.created_at)} by {found.created_by}"),
             ("updated", f"{shown_time(found.updated_at)} by {found.updated_by}"),
             ("renamed from", found.renamed_from),
         ]
     )
+
+
+def _schema(found: TableInfo) -> str:
+    if found.iceberg is not None:
+        return f"Iceberg's {found.iceberg.schema_id}"
+    return f"version {found.schema_version}, {found.schema_hash[:16]}"
+
+
+def _iceberg(found: IcebergInfo | None) -> list[tuple[str, str | None]]:
+    if found is None:
+        return []
+    counts = [
+        None if found.row_count is None else f"{found.row_count:,} rows",
+        None if found.file_count is None else f"{found.file_count:,} files",
+        None if found.byte_size is None else shown_size(found.byte_size),
+    ]
+    return [
+        ("Iceberg", f"v{found.format_version}, commit {found.number}, {found.uuid}"),
+        ("metadata", found.metadata_location),
+        ("snapshot", found.snapshot_id),
+        ("holds", ", ".join(count for count in counts if count) or None),
+        ("committed", f"{shown_time(found.committed_at)} by {found.last_actor} ({found.last_source})"),
+    ]
+
+
+COMMIT_HEADERS = ["commit", "when", "by", "source", "lineage", "quality", "operation", "rows", "snapshot"]
+
+
+def commit_row(found: TableCommitInfo) -> list[object]:
+    """A commit; what its writer did not count is left out."""
+    changes = [
+        None if not found.added_rows else f"+{found.added_rows:,}",
+        None if not found.deleted_rows else f"-{found.deleted_rows:,}",
+    ]
+    what = found.operation or ("schema" if found.schema_changed else None)
+    return [
+        str(found.number),
+        shown_time(found.committed_at),
+        found.actor,
+        f"run {found.run_id}" if found.run_id else found.source,
+        found.lineage_confidence.replace("_", " "),
+        found.quality_status.replace("_", " "),
+        what if found.state == "live" else say(found.state, "red"),
+        " ".join(change for change in changes if change) or None,
+        found.snapshot_id,
+    ]
 
 
 def columns_grid(columns: list[ColumnInfo]) -> Table:

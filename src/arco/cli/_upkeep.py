@@ -1,4 +1,4 @@
-"""Commands that look after state: publish and merge, fold anew or compare, delete what nobody reaches."""
+"""Commands that look after state: publish, merge and pack, fold anew or compare, delete what nobody reaches."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -23,7 +23,7 @@ from arco.spark import (
     require_spark,
     spark_sessions,
 )
-from arco.state import Collection, Collector, LocalRunner, Manifest, Runner, base_for, verify_revision
+from arco.state import Collection, Collector, LocalRunner, Manifest, Runner, base_for, packed_through, verify_revision
 from arco.storage import Role, Store
 
 __all__ = ["app"]
@@ -41,7 +41,11 @@ async def compact(
     engine: EngineOption = CompactionEngine.AUTO,
     master: CompactionMasterOption = None,
 ) -> None:
-    """Fold new events, publish a revision and finish due merges."""
+    """Fold new events, publish a revision, finish due merges, and pack old segments.
+
+    Segments are packed once enough of them have gathered below the newest ones (pack_segments or pack_mib, pack_keep).
+    Each pack is one object instead of many; `arco gc` deletes what is in packs an hour later.
+    """
     rows, documents = [], []
     async with _working(session, log, engine, master) as (workspace, runners):
         for name, opened in workspace.logs.items():
@@ -49,10 +53,16 @@ async def compact(
             with session.output.progress(f"compacting {name}") as progress:
                 after = await opened.compactor.compact(runners[name].is_bulk, progress)
             merges = await _merges_between(opened, before, after)
-            document = {**_step(name, before, after), "merges": merges}
+            packed = packed_through(after) - packed_through(before)
+            document = {
+                **_step(name, before, after),
+                "merges": merges,
+                "packed_segments": packed,
+                "packed_through": packed_through(after),
+            }
             documents.append(document)
-            rows.append([*_step_row(document), merges])
-    headers = [*STEP_HEADERS, "merges"]
+            rows.append([*_step_row(document), merges, packed])
+    headers = [*STEP_HEADERS, "merges", "segments packed"]
     session.output.emit({"logs": documents}, grid(headers, rows))
 
 
@@ -152,9 +162,8 @@ async def _compare(session: Session, log: str | None) -> int | None:
                     f"revision {head.number} of {name} was made by another fold version; run `arco compact` first"
                 )
             with session.output.progress(f"folding {name} anew") as progress:
-                compared = await verify_revision(
-                    definition, reader.handle(), reader.place(name), reader.ledger(name), head, progress
-                )
+                ledger = reader.ledger(name, head.packs)
+                compared = await verify_revision(definition, reader.handle(), ledger, head, progress)
             for found in compared:
                 verdict = say("equal", "green") if found.equal else say("differs", "bold red")
                 rows.append([name, str(head.number), found.table, found.rows, found.refolded_rows, verdict])
@@ -180,9 +189,10 @@ async def gc(
     log: LogArgument = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would be deleted.")] = False,
 ) -> None:
-    """Delete files and manifests that no reader can reach any more.
+    """Delete files and manifests that no reader can reach any more, and segments that are in packs.
 
-    Any object that cannot be read stops it before anything is deleted.
+    Packs are read before the segments go that they hold. Any object that cannot be read stops it before anything is
+    deleted.
     """
     found: list[Collection] = []
     async with reading(session.project, session.runtime) as reader:
@@ -191,20 +201,21 @@ async def gc(
             with session.output.progress(f"collecting {definition.log}") as progress:
                 found.append(await collector.collect(dry_run=dry_run, progress=progress))
     deleted = "would delete" if dry_run else "deleted"
-    headers = ["log", f"{deleted} files", "manifests", "size", "kept files", "kept revisions", "floor"]
+    headers = ["log", f"{deleted} files", "manifests", "segments", "size", "kept files", "revisions", "segments"]
     rows = [
         [
             done.log,
             len(done.files),
             len(done.manifests),
+            len(done.segments),
             shown_size(done.bytes),
             done.kept_files,
             done.kept_revisions,
-            done.floor,
+            done.kept_segments,
         ]
         for done in found
     ]
-    paths = [(info.path, info.size) for done in found for info in (*done.files, *done.manifests)]
+    paths = [(info.path, info.size) for done in found for info in done.objects]
     parts: list[RenderableType] = [grid(headers, rows)]
     if dry_run and paths:
         parts.append(grid(["path", "size"], [[path, shown_size(size)] for path, size in paths[:LISTED]]))
@@ -218,8 +229,11 @@ def _collection_document(done: Collection) -> dict[str, Any]:
         "log": done.log,
         "files": [info.path for info in done.files],
         "manifests": [info.path for info in done.manifests],
+        "segments": [info.path for info in done.segments],
         "bytes": done.bytes,
         "kept_files": done.kept_files,
         "kept_revisions": done.kept_revisions,
+        "kept_segments": done.kept_segments,
         "floor": done.floor,
+        "segment_floor": done.segment_floor,
     }

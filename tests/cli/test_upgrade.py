@@ -1,0 +1,184 @@
+"""`arco upgrade`: a newer program takes a workspace over, an older one refuses, and may go back."""
+
+import asyncio
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from threading import Thread
+from typing import Any
+
+import msgspec
+import pytest
+
+from arco.cli import _open
+from arco.domains.access import ACCESS
+from arco.domains.catalog import CATALOG, CreateNamespace
+from arco.domains.deployments import DEPLOYMENTS
+from arco.log import EventType, Hint
+from arco.runtime import DEFINITIONS, AsyncRuntime, Workspace
+from arco.state import Definition, Layout, define_log, new_event
+from arco.storage import LocalStore, Role
+from tests.cli.conftest import SCOPE, Cli
+
+Program = Callable[[], Any]
+
+
+class LaterFact(msgspec.Struct, frozen=True):
+    text: str
+
+
+LATER = EventType("ArcoLaterThing", LaterFact, recordable=True)
+
+
+def newer() -> tuple[Definition, ...]:
+    """A program that folds the catalog in a later version, knows one more event, and has everything else as it is."""
+    catalog = replace(CATALOG, version=CATALOG.version + 1, events=(*CATALOG.events, LATER))
+    return (define_log("catalog", [catalog, ACCESS, DEPLOYMENTS]), DEFINITIONS[1])
+
+
+@pytest.fixture
+def as_newer(monkeypatch: pytest.MonkeyPatch) -> Program:
+    @contextmanager
+    def program() -> Iterator[None]:
+        with monkeypatch.context() as patch:
+            patch.setattr(_open, "DEFINITIONS", newer())
+            yield
+
+    return program
+
+
+def objects(workspace: Path) -> dict[str, bytes]:
+    return {str(path): path.read_bytes() for path in sorted(workspace.rglob("*")) if path.is_file()}
+
+
+def store_of(workspace: Path) -> LocalStore:
+    return LocalStore(workspace.parents[1])
+
+
+def write(store: Path, definitions: tuple[Definition, ...], *, later: bool = False) -> None:
+    async def main() -> None:
+        async with await Workspace.open(store_of(store), SCOPE, AsyncRuntime(), definitions=definitions) as opened:
+            await opened.decide("catalog", CreateNamespace(("after",)), actor="me")
+            if later:
+                await opened.record("catalog", [new_event(LATER, LaterFact("x"))], actor="me")
+
+    asyncio.run(main())
+
+
+def test_a_dry_run_tells_what_would_be_done_and_writes_nothing(cli: Cli, workspace: Path, as_newer: Program) -> None:
+    before = objects(workspace)
+    with as_newer():
+        ran = cli("upgrade", "--dry-run", "--json")
+    assert ran.code == 0, ran.err
+    logs = {log["log"]: log for log in ran.document["logs"]}
+    assert (ran.document["needed"], ran.document["done"]) == (True, False)
+    assert (logs["catalog"]["refold"], logs["activity"]["refold"]) == (True, False)
+    assert logs["catalog"]["folds_after"]["catalog"] == logs["catalog"]["folds_before"]["catalog"] + 1
+    assert objects(workspace) == before
+
+
+def test_the_newer_program_folds_anew_compares_and_keeps_the_revision_before(
+    cli: Cli, workspace: Path, as_newer: Program
+) -> None:
+    revision = cli("upgrade", "--dry-run", "--json").document["logs"][0]["revision"]
+    with as_newer():
+        ran = cli("upgrade", "--json")
+        assert ran.code == 0, ran.err
+        assert ran.document["done"]
+        tables = {table["table"]: table for table in ran.document["logs"][0]["tables"]}
+        assert all(table["equal"] for table in tables.values())
+        assert tables["namespaces"]["changed"]
+        assert not tables["api_keys"]["changed"]
+        assert cli("rebuild", "--verify", "--json").document["equal"]
+        again = cli("upgrade", "--json")
+        assert (again.code, again.document["needed"]) == (0, False)
+        assert cli("doctor").code == 0
+        kept = cli("state", "history", "catalog", "--json").document
+        assert revision in [found["revision"] for found in kept["revisions"]]
+        assert cli("state", "show", "namespaces", "--revision", str(revision)).code == 0
+
+
+def test_the_older_program_refuses_a_downgrade_and_only_reads(cli: Cli, workspace: Path, as_newer: Program) -> None:
+    with as_newer():
+        assert cli("upgrade").code == 0
+    before = objects(workspace)
+    ran = cli("upgrade", "--json")
+    assert (ran.code, ran.error["name"]) == (5, "Outdated")
+    assert "--rollback" in ran.error["message"]
+    assert cli("namespace", "create", "more", "--url", "embedded", "--json").code == 5
+    assert cli("namespace", "list", "--url", "embedded").code == 0
+    assert objects(workspace) == before
+    assert "newer" in cli("doctor").out or "folded with version" in cli("doctor").out
+
+
+def test_the_way_back_is_a_fold_by_the_older_program(cli: Cli, workspace: Path, as_newer: Program) -> None:
+    with as_newer():
+        assert cli("upgrade").code == 0
+    write(workspace, newer())
+    ran = cli("upgrade", "--rollback", "--json")
+    assert ran.code == 0, ran.err
+    assert all(table["equal"] for log in ran.document["logs"] for table in log["tables"])
+    assert cli("rebuild", "--verify", "--json").document["equal"]
+    assert cli("namespace", "create", "more", "--url", "embedded").code == 0
+    names = [item["name"] for item in cli("namespace", "list", "--url", "embedded", "--json").document["namespaces"]]
+    assert {"after", "more"} <= set(names), "what the newer program wrote is there"
+    with as_newer():
+        assert cli("upgrade").code == 0, "and forward again"
+
+
+def test_there_is_no_way_back_past_what_the_older_program_does_not_know(
+    cli: Cli, workspace: Path, as_newer: Program
+) -> None:
+    with as_newer():
+        assert cli("upgrade").code == 0
+    write(workspace, newer(), later=True)
+    before = {path for path in objects(workspace) if "/manifests/" in path}
+    ran = cli("upgrade", "--rollback", "--json")
+    assert (ran.code, ran.error["name"]) == (5, "Outdated")
+    assert "ArcoLaterThing" in ran.error["message"]
+    with as_newer():
+        assert cli("rebuild", "--verify", "--json").document["equal"], "nothing was replaced"
+    assert before
+
+
+def test_a_rollback_of_what_is_no_newer_is_refused(cli: Cli, workspace: Path, as_newer: Program) -> None:
+    ran = cli("upgrade", "--rollback", "--json")
+    assert (ran.code, ran.document["needed"]) == (0, False)
+    with as_newer():
+        ran = cli("upgrade", "--rollback", "--json")
+        assert (ran.code, ran.error["name"]) == (2, "Invalid")
+
+
+class _Healthy(BaseHTTPRequestHandler):
+    def do_GET(self) -> None:
+        self.send_response(200)
+        self.end_headers()
+
+    def log_message(self, *_: object) -> None: ...
+
+
+def test_a_server_that_answers_must_stop_first(cli: Cli, workspace: Path, as_newer: Program) -> None:
+    server = HTTPServer(("127.0.0.1", 0), _Healthy)
+    Thread(target=server.serve_forever, daemon=True).start()
+    address = f"http://127.0.0.1:{server.server_port}"
+
+    async def announce() -> None:
+        async with await Workspace.open(store_of(workspace), SCOPE, AsyncRuntime(), compact=False) as opened:
+            log = opened.logs["catalog"]
+            number = (await log.follower.catch_up()).number
+            path = Layout(log.place).ledger_hint
+            hint = msgspec.json.encode(Hint(number, address))
+            await opened.handle(Role.OWNER).put(path, hint, only_if_absent=False)
+
+    try:
+        asyncio.run(announce())
+        with as_newer():
+            ran = cli("upgrade", "--json")
+            assert (ran.code, ran.error["name"]) == (3, "Refused")
+            assert address in ran.error["message"]
+            assert cli("upgrade", "--dry-run", "--json").document["serving"] == address
+    finally:
+        server.shutdown()
+        server.server_close()
