@@ -6,7 +6,8 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import settings
 
-from tests.emulators.servers import Emulator, run_azurite, run_moto
+from tests.emulators.gcs import FakeGcs
+from tests.emulators.servers import Emulator, run_azurite, run_gcs, run_moto
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # Started in the background of a script, where Ctrl-C is ignored, and so it would be in every process tested here.
@@ -25,4 +26,10 @@ def s3_server() -> Iterator[Emulator]:
 @pytest.fixture(scope="session")
 def azure_server() -> Iterator[Emulator]:
     with run_azurite() as emulator:
+        yield emulator
+
+
+@pytest.fixture(scope="session")
+def gcs_server() -> Iterator[Emulator]:
+    with run_gcs(FakeGcs(page=50)) as emulator:
         yield emulator

@@ -14,10 +14,10 @@ import msgspec
 from typer.testing import CliRunner
 
 from arco.cli._app import app
-from arco.log import FIRST_LINK, Event, Place, Segment, position_of, read_log
+from arco.log import FIRST_LINK, Event, Ledger, Place, Segment, position_of, read_log
 from arco.runtime import DEFINITIONS, AsyncRuntime, init_workspace, read_incarnation
-from arco.state import Definition, Layout, Manifest, Revisions, verify_revision
-from arco.storage import ObjectInfo, RequestCounts, Role, RoleStore, Scope, Sequence, Store, Tail, open_store
+from arco.state import Definition, Manifest, Revisions, open_ledger, verify_revision
+from arco.storage import ObjectInfo, RequestCounts, Role, RoleStore, Scope, Store, Tail, open_store
 
 __all__ = ["Bucket", "Opened", "Ran", "Site"]
 
@@ -54,8 +54,8 @@ class Opened:
     def place(self, log: str) -> Place:
         return Place(self.scope.tenant, self.scope.workspace, self.incarnation, log)
 
-    def ledger(self, log: str) -> Sequence:
-        return Sequence(self.store, Layout(self.place(log)).ledger, self.runtime)
+    def ledger(self, log: str) -> Ledger:
+        return open_ledger(self.store, self.revisions(log))
 
     def revisions(self, log: str) -> Revisions:
         return Revisions(self.store, self.place(log), self.runtime)
@@ -112,10 +112,9 @@ class Bucket:
         """Every segment, its chain checked."""
 
         async def work(opened: Opened) -> list[Segment]:
-            place = opened.place(log)
             return [
                 found[0]
-                async for found in read_log(opened.ledger(log), place, Tail(0, float("-inf")), FIRST_LINK)
+                async for found in read_log(opened.ledger(log), Tail(0, float("-inf")), FIRST_LINK)
                 if not isinstance(found, Tail)
             ]
 
@@ -159,9 +158,7 @@ class Bucket:
 
         async def work(opened: Opened) -> list[str]:
             manifest = (await opened.revisions(log).head()).manifest
-            compared = await verify_revision(
-                definition_of(log), opened.store, opened.place(log), opened.ledger(log), manifest
-            )
+            compared = await verify_revision(definition_of(log), opened.store, opened.ledger(log), manifest)
             return [f"{one.table}: {one.rows} rows, {one.refolded_rows} refolded" for one in compared if not one.equal]
 
         return self.run(work)

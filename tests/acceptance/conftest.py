@@ -82,7 +82,7 @@ def deployment(
         yield found
 
 
-async def _make(store: Store, scope: Scope) -> str:
+async def make_workspace(store: Store, scope: Scope) -> str:
     """A workspace with one key, an owner's; its token."""
     runtime = AsyncRuntime()
     await init_workspace(store, scope, runtime)
@@ -105,12 +105,12 @@ def served(
     async def prepare() -> list[str]:
         store = site.open()
         try:
-            return await asyncio.gather(*(_make(store, scope) for scope in SCOPES))
+            return await asyncio.gather(*(make_workspace(store, scope) for scope in SCOPES))
         finally:
             await store.close()
 
     tokens = asyncio.run(prepare())
-    with start_many(site, tmp_path_factory.mktemp("shared"), SCOPES, SPLIT_BYTES) as process:
+    with start_many(site, tmp_path_factory.mktemp("shared"), SCOPES, SPLIT_BYTES) as [process]:
         yield {
             scope: Served(Door(process.url, process.http, token), Bucket(site, scope), process)
             for scope, token in zip(SCOPES, tokens, strict=True)

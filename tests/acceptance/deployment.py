@@ -189,12 +189,15 @@ class Deployment:
 
 
 @contextlib.contextmanager
-def start_many(site: Site, folder: Path, scopes: list[Scope], split_bytes: int) -> Iterator[Process]:
-    """One server for several workspaces, which wants keys."""
+def start_many(
+    site: Site, folder: Path, scopes: list[Scope], split_bytes: int, *, count: int = 1, **options: Any
+) -> Iterator[list[Process]]:
+    """Servers for several workspaces, which want keys."""
     starter = _Starter(folder)
     try:
-        config = Many(site.url, site.options, tuple((s.tenant, s.workspace) for s in scopes), SECRET, split_bytes)
-        process, output = starter.launch(config)
-        yield Process(process, starter.http, output)
+        named = tuple((scope.tenant, scope.workspace) for scope in scopes)
+        config = Many(site.url, site.options, named, SECRET, split_bytes, **options)
+        launched = [starter.launch(config) for _ in range(count)]
+        yield [Process(process, starter.http, output) for process, output in launched]
     finally:
         starter.close()

@@ -31,6 +31,9 @@ class Many(msgspec.Struct, frozen=True):
     service_secret: str
     split_bytes: int
     """Merged files are cut at this size, so that a few thousand rows make many of them."""
+    idle_seconds: float = 600.0
+    """After which a workspace is closed that nobody asked for."""
+    all_workspaces: bool = False
 
 
 def run(command: list[str] | Many, environ: dict[str, str], output: str, errors: str) -> None:
@@ -70,6 +73,8 @@ async def serve_many(config: Many) -> None:
         service_secret=config.service_secret,
         store_options=config.store_options,
         cadence=Cadence(interval=0.05),
+        idle_seconds=config.idle_seconds,
+        all_workspaces=config.all_workspaces,
     )
 
     def ready(url: str, door: Door) -> None:

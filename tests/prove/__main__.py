@@ -1,8 +1,9 @@
 """`python -m tests.prove [--quick] [--only NAME]`: the proofs that take long or need real processes and a real disk.
 
 In order: kill test, kill test of a real `arco dev`, a backfill on Spark that is killed half-way, simulation with crash
-sweep and mutants, faults of the machine, tests marked `prove`. The last line says how many checks passed and failed;
-the exit code is 1 if any failed.
+sweep and mutants, Iceberg's REST Compatibility Kit, writers of Iceberg tables whose server is killed, the restore
+drill, faults of the machine, tests marked `prove`. The last line says how many checks passed and failed; the exit code
+is 1 if any failed.
 """
 
 import argparse
@@ -14,17 +15,20 @@ from pathlib import Path
 
 from tests.prove.backfill import prove_backfill
 from tests.prove.faults import prove_full_disk, prove_read_only, prove_suspended
+from tests.prove.iceberg import prove_iceberg_writers
 from tests.prove.kill import prove_kills
 from tests.prove.report import Report
+from tests.prove.restore import prove_restore
 from tests.prove.servo import prove_dev_kills
 
-SECTIONS = ("kill", "servo", "backfill", "simulation", "faults", "pytest")
+SECTIONS = ("kill", "servo", "backfill", "simulation", "rck", "iceberg", "restore", "faults", "pytest")
 
 
 def simulation(report: Report, quick: bool) -> None:
     engine = ["--world", "engine", "--seeds", "60" if quick else "1000"]
     runs = ["--world", "runs", "--seeds", "100" if quick else "2000"]
-    for arguments in (engine, runs, ["--sweep"], ["--mutants"]):
+    commits = ["--world", "commits", "--seeds", "300" if quick else "5000"]
+    for arguments in (engine, runs, commits, ["--sweep"], ["--mutants"]):
         command(report, f"simulation {' '.join(arguments)}", "tests.simulation", *arguments)
 
 
@@ -61,6 +65,17 @@ def main() -> int:
                 prove_backfill(_below(folder, "backfill"), days, report)
         if "simulation" in chosen:
             simulation(report, options.quick)
+        if "rck" in chosen:
+            command(report, "Iceberg's REST Compatibility Kit", "tests.rck")
+        if "iceberg" in chosen:
+            commits = 5 if options.quick else 100
+            for tables in (1,) if options.quick else (1, 8):
+                with report.section(f"Iceberg: 8 writers × {commits} commits, tables: {tables}, the server killed"):
+                    prove_iceberg_writers(_below(folder, f"iceberg{tables}"), commits, tables, report)
+        if "restore" in chosen:
+            kills = 2 if options.quick else 12
+            with report.section(f"restore drill: backups and restores killed {kills} times each, a writer asleep"):
+                prove_restore(_below(folder, "restore"), kills, report)
         if "faults" in chosen:
             with report.section("an owner is suspended for 3 s and another one takes over"):
                 prove_suspended(_below(folder, "suspended"), report)

@@ -76,9 +76,7 @@ async def _check(folder: Path, acks: list[Ack], report: Report) -> None:
             found = await examine_log(log.definition, store, log.place, runtime)
             bad = [f"{known.check}: {known.message}" for known in found if known.level in (Level.ERROR, Level.WARNING)]
             report.none(f"{name}: chains, hashes, density and references hold", bad)
-            compared = await verify_revision(
-                log.definition, store, log.place, log.follower.sequence, log.compactor.head.manifest
-            )
+            compared = await verify_revision(log.definition, store, log.follower.ledger, log.compactor.head.manifest)
             differing = [
                 f"{one.table}: {one.rows} rows, {one.refolded_rows} refolded" for one in compared if not one.equal
             ]
@@ -97,8 +95,8 @@ async def _settle(log: OpenLog) -> None:
 
 
 async def _read(log: OpenLog, logs: Logs) -> None:
-    sequence, writer = log.follower.sequence, ""
-    async for found in read_log(sequence, log.place, Tail(0, float("-inf")), log.replica.link.__class__(0, "")):
+    writer = ""
+    async for found in read_log(log.follower.ledger, Tail(0, float("-inf")), log.replica.link.__class__(0, "")):
         if isinstance(found, Tail):
             break
         segment = found[0]

@@ -84,6 +84,14 @@ from arco.domains.orchestration import (
     TriggerRun,
     dispatch_id,
 )
+from arco.domains.tables import (
+    ICEBERG_COMMITTED,
+    CommitSource,
+    CommitState,
+    IcebergColumn,
+    IcebergCommitted,
+    IcebergKind,
+)
 from arco.log import Blobs, NewEvent
 from arco.runtime import DEFINITIONS, Workspace, init_workspace
 from arco.servo import RunRequest, deploy, prepare_deploy
@@ -102,7 +110,7 @@ from arco.storage import MemoryStore, Role, Scope, Store
 from tests.doubles import FakeRuntime, run
 from tests.servo.world import ASKED, WORKER, World, project, result_of
 
-__all__ = ["SCOPE", "record", "summary"]
+__all__ = ["HERE", "SCOPE", "fields_of", "record", "summary"]
 
 HERE = Path(__file__).parent
 SCOPE = Scope("acme", "prod")
@@ -140,6 +148,14 @@ def _fields(kind: pa.DataType) -> Fields:
     return {field.name: _fields(field.type) for field in kind} if pa.types.is_struct(kind) else {}
 
 
+def fields_of(definition: Definition) -> dict[str, Fields]:
+    """The columns of every table of a log, as this program has them."""
+    return {
+        name: {field.name: _fields(field.type) for field in table.schema if field.name in table.columns}
+        for name, table in sorted(definition.tables.items())
+    }
+
+
 def _only(kind: pa.DataType, fields: Fields) -> pa.DataType:
     """The type with no other fields than these."""
     if pa.types.is_list(kind):
@@ -164,16 +180,14 @@ async def _record() -> dict[str, bytes]:
     await _work_on_catalog(workspace, runtime)
     await _work_on_runs(workspace, runtime, store)
     await _work_on_batches(workspace, runtime, store)
+    await _work_on_iceberg(workspace, runtime)
     await _work_on_activity(workspace, runtime)
     expected: dict[str, Any] = {}
     for definition in DEFINITIONS:
         log = workspace.logs[definition.log]
         published = await log.snapshot()
-        columns = {
-            name: {field.name: _fields(field.type) for field in table.schema if field.name in table.columns}
-            for name, table in sorted(definition.tables.items())
-        }
-        chain = await verify_chain(log.follower.sequence, log.place)
+        columns = fields_of(definition)
+        chain = await verify_chain(log.follower.ledger)
         expected[definition.log] = {
             "chain": {"segments": chain.segments, "events": chain.events, "sha256": chain.link.sha256},
             "revision": published.manifest.number,
@@ -450,6 +464,44 @@ async def _work_on_activity(workspace: Workspace, runtime: FakeRuntime) -> None:
     await facts(new(completed("sales.customers", "2025-01-01", 7, completed_at=runtime.now() - 400 * DAY)))  # too old
     await compactor.compact()
     await facts(new(completed("sales.orders", "2026-02-11", 11)))  # in the log, not yet published
+
+
+async def _work_on_iceberg(workspace: Workspace, runtime: FakeRuntime) -> None:
+    """Commits of a table: its creation, another schema, out of order, twice, an aborted one, and its drop."""
+    table = new_ulid(runtime, runtime)
+    columns = (IcebergColumn(1, "id", "long", nullable=False), IcebergColumn(2, "note", "string", doc="Said"))
+
+    def commit(number: int, **changes: Any) -> NewEvent:
+        told = IcebergCommitted(
+            table_id=table,
+            number=number,
+            kind=IcebergKind.TABLE,
+            state=CommitState.LIVE,
+            source=CommitSource.EXTERNAL,
+            actor="ann",
+            committed_at=runtime.now(),
+            metadata_location=f"s3://lake/orders/metadata/{number:05d}.metadata.json",
+            table_uuid="01563e3a-b5d3-d676-4c61-efb99302bd5b",
+            format_version=2,
+            schema_id=0,
+        )
+        return new_event(ICEBERG_COMMITTED, msgspec.structs.replace(told, **changes), subject=table)
+
+    counts = {"added_rows": 7, "added_files": 1, "total_rows": 7, "total_files": 1, "total_bytes": 900}
+    append = {"snapshot_id": 1 << 60, "operation": "append", "sequence_number": 1, "client": "duckdb/1.4", **counts}
+    made = {"source": CommitSource.SERVO, "run_id": "run-1", "materialization_id": new_ulid(runtime, runtime)}
+    for events in (
+        [commit(1, columns=columns)],
+        [commit(3, columns=columns[:1], schema_id=1)],
+        [commit(2, **append), commit(2, **append)],
+        [commit(4, state=CommitState.ABORTED, transaction_id=new_ulid(runtime, runtime))],
+        [commit(5, **append, **made)],
+    ):
+        await workspace.record("activity", events, actor="iceberg")
+        await runtime.sleep(30)
+    await workspace.logs["activity"].compactor.publish()
+    dropped = commit(6, state=CommitState.DROPPED, source=CommitSource.ADMIN, metadata_location="")
+    await workspace.record("activity", [dropped], actor="iceberg")
 
 
 async def _older(workspace: Workspace, version: MaterializationCompleted) -> tuple[str, ...]:

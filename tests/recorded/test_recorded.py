@@ -43,7 +43,7 @@ def test_there_is_a_recording() -> None:
 def test_the_chain_holds(opened: Callable[[Check], None]) -> None:
     async def check(workspace: Workspace, expected: dict[str, Any]) -> None:
         for name, log in workspace.logs.items():
-            chain = await verify_chain(log.follower.sequence, log.place)
+            chain = await verify_chain(log.follower.ledger)
             found = {"segments": chain.segments, "events": chain.events, "sha256": chain.link.sha256}
             assert found == expected[name]["chain"]
 
@@ -56,7 +56,7 @@ def test_the_log_folds_to_the_same_state(opened: Callable[[Check], None]) -> Non
             log = workspace.logs[definition.log]
             reader = LayerReader(workspace.handle(Role.READER))
             replica = Replica(definition, reader, empty_manifest(log.place))
-            async for found in read_log(log.follower.sequence, log.place, Tail(0, Unknown), FIRST_LINK):
+            async for found in read_log(log.follower.ledger, Tail(0, Unknown), FIRST_LINK):
                 if not isinstance(found, Tail):
                     await replica.apply([found[:2]])
             wanted = expected[definition.log]
@@ -97,12 +97,10 @@ def test_work_goes_on_where_it_ended(opened: Callable[[Check], None]) -> None:
         for definition in DEFINITIONS:
             log = workspace.logs[definition.log]
             manifest = await log.compactor.compact()
-            compared = await verify_revision(
-                definition, workspace.handle(Role.READER), log.place, log.follower.sequence, manifest
-            )
+            compared = await verify_revision(definition, workspace.handle(Role.READER), log.follower.ledger, manifest)
             assert [found.table for found in compared if not found.equal] == []
         log = workspace.logs["catalog"]
-        assert (await verify_chain(log.follower.sequence, log.place)).segments == before + 1
+        assert (await verify_chain(log.follower.ledger)).segments == before + 1
 
     opened(check)
 

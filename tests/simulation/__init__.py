@@ -1,4 +1,4 @@
-"""Deterministic simulation of the state engine and of whole runs: `python -m tests.simulation --seeds 1000`.
+"""Deterministic simulation of the state engine, whole runs and Iceberg commits: `python -m tests.simulation`.
 
 scheduler   virtual time, processes, coroutines driven by `send`; everything random comes from one seed
 store       an object store whose every operation may fail, vanish, come late, or kill its caller
@@ -13,6 +13,7 @@ look        the disk without faults, for checkers
 stage       a cluster for scripts; `scenarios` are the scripts, for what chance rarely reaches
 mutants     known mistakes that must be caught
 sweep       a crash at every storage operation of every kind of work
+months      a busy workspace for days or a year, on asyncio and a virtual clock, with every request and object counted
 
 Whole runs (`--world runs`) are a random world of their own on the same scheduler, store and network:
 
@@ -22,4 +23,10 @@ peers       how processes of a control plane reach each other
 workers     those who claim, beat, finish, die, hang and come late; `outside` is a queue that loses and doubles
 referee     judges every event as it lands; `runs_checkers` judge tables and answers
 runs_mutants   known mistakes of orchestration
+
+Iceberg commits (`--world commits`) are a third one:
+
+commits     servers, clients with and without idempotency keys, readers and chaos on a few tables
+commits_history    what was asked and answered, and what the disk says was in force when; `commits_checkers` compare
+commits_mutants    known mistakes of the commit protocol; `commits_sweep` crashes at every storage operation of it
 """

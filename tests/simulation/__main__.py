@@ -3,6 +3,7 @@
 import argparse
 import sys
 import time
+from functools import partial
 
 from rich.console import Console
 from rich.table import Table
@@ -14,7 +15,7 @@ console = Console(highlight=False)
 
 def main() -> int:
     parser = argparse.ArgumentParser(
-        prog="python -m tests.simulation", description="Simulate the state engine and whole runs."
+        prog="python -m tests.simulation", description="Simulate the state engine, whole runs and Iceberg commits."
     )
     parser.add_argument("--world", choices=tuple(WORLDS), help="only this one; a replay is of the engine by default")
     parser.add_argument("--seeds", type=int, default=200, help="how many seeds to run")
@@ -33,14 +34,17 @@ def main() -> int:
     if options.seed is not None:
         return replay(options.world or "engine", options.seed, options.verbose)
     if options.mutants:
+        from tests.simulation.commits_mutants import COMMIT_MUTANTS
         from tests.simulation.mutants import MUTANTS, report_mutants
         from tests.simulation.runs_mutants import RUN_MUTANTS
 
-        return report_mutants(console, (*MUTANTS, *RUN_MUTANTS))
+        return report_mutants(console, (*MUTANTS, *RUN_MUTANTS, *COMMIT_MUTANTS))
     if options.sweep:
-        from tests.simulation.sweep import report_sweep
+        from tests.simulation.commits_sweep import COMMIT_WORKS, sweep_commits
+        from tests.simulation.sweep import WORKS, report_sweep, sweep
 
-        return report_sweep(console)
+        sweeps = [partial(sweep, work) for work in WORKS] + [partial(sweep_commits, work) for work in COMMIT_WORKS]
+        return report_sweep(console, sweeps)
     worlds = (options.world,) if options.world else tuple(WORLDS)
     return max(simulate(world, options.start, options.seeds, options.jobs) for world in worlds)
 

@@ -3,7 +3,8 @@
 import hashlib
 from typing import Any
 
-from arco.log import Link, Segment, check_link, decode_segment, link_of
+from arco.core import SECOND
+from arco.log import Link, Segment, check_link, decode_index, decode_segment, link_of
 from arco.state import (
     OPERATIONS,
     Definition,
@@ -18,9 +19,10 @@ from arco.state import (
     retained,
 )
 from arco.state._fold import Rows
+from arco.storage import MIN_AGE
 from tests.simulation.clients import Ask, History
 from tests.simulation.linear import NameOp, is_linearizable
-from tests.simulation.look import DirectStore, drive, floor_of, numbers_of, true_head
+from tests.simulation.look import DirectStore, drive, floor_of, numbers_of, pack_entries, true_head
 from tests.simulation.node import DEFINITIONS, SCOPE, Cluster
 from tests.simulation.observe import Sight
 from tests.simulation.oracle import WATCHED, LogEvent, events_of, expected, observed
@@ -39,6 +41,7 @@ def _reachable(cluster: Cluster, log: str, head: Manifest) -> tuple[set[str], se
         files |= {file.path for layer in manifest.layers for file in layer.files}
         if manifest.older is not None:
             files.add(manifest.older.path)
+        files |= {entry.path for entry in pack_entries(cluster, manifest)}
     return files, {pending.directory for pending in head.pending}
 
 
@@ -55,9 +58,12 @@ def check_deletion(cluster: Cluster, path: str) -> None:
     if relative.startswith("selftest"):
         return
     _, area, log, rest = relative.split("/", 3)
-    if "/floor/" in path or area == "ledger":
+    if "/floor/" in path:
         raise Violation("collection never removes the reachable", f"{relative} was deleted")
     head = true_head(cluster, log)
+    if area == "ledger":
+        _check_dropped(cluster, head, path)
+        return
     if area == "manifests":
         number = int(path.rsplit("/", 1)[1])
         kept = {head.number, *(entry.revision for entry in head.history)}
@@ -67,6 +73,19 @@ def check_deletion(cluster: Cluster, path: str) -> None:
     files, directories = _reachable(cluster, log, head)
     if relative in files or rest.split("/", 1)[0] in directories:
         raise Violation("collection never removes the reachable", f"{relative} was deleted, the head needs it")
+
+
+def _check_dropped(cluster: Cluster, head: Manifest, path: str) -> None:
+    """A segment goes only when it is old, below the floor, and in a pack that is there."""
+    checker, number = "collection never removes the reachable", int(path.rsplit("/", 1)[1])
+    if number > floor_of(cluster, Layout(cluster.place(head.log)).ledger):
+        raise Violation(checker, f"segment {number} was deleted above the floor")
+    if cluster.disk.now() - cluster.disk.objects[path][1] < MIN_AGE * SECOND:
+        raise Violation(checker, f"segment {number} was deleted too early")
+    for entry in pack_entries(cluster, head):
+        if not entry.level and entry.first <= number <= entry.last:
+            return
+    raise Violation(checker, f"segment {number} was deleted and is in no pack")
 
 
 class LogView:
@@ -90,15 +109,25 @@ class LogView:
         return self.manifests[-1] if self.manifests else empty_manifest(self.place)
 
     def _read(self) -> tuple[list[Segment], list[Link]]:
-        numbers = numbers_of(self.cluster, self.layout.ledger)
-        if sorted(numbers) != list(range(1, len(numbers) + 1)):
-            raise Violation("numbers are dense", f"the log {self.name} has the segments {sorted(numbers)}")
+        """The segments along the chain of hashes from the newest one back, wherever they are now."""
+        numbers, floor = numbers_of(self.cluster, self.layout.ledger), floor_of(self.cluster, self.layout.ledger)
+        loose = [number for number in sorted(numbers) if number > floor]
+        if loose != list(range(floor + 1, floor + len(loose) + 1)) or (floor and not loose):
+            raise Violation("numbers are dense", f"the log {self.name} has {sorted(numbers)} and the floor {floor}")
+        self.data: dict[int, bytes] = {}
+        found = self.cluster.disk.objects[numbers[loose[-1]]][0] if loose else None
+        for number in range(floor + len(loose), 0, -1):
+            if found is None:
+                raise Violation("numbers are dense", f"segment {number} of {self.name} is nowhere")
+            if number > floor and found != self.cluster.disk.objects[numbers[number]][0]:
+                raise Violation("numbers are dense", f"segment {number} of {self.name} is not what continues it")
+            self.data[number] = found
+            found = self.cluster.disk.archive.get(decode_segment(found, f"segment {number}").header.previous)
         segments, links, link = [], [], empty_manifest(self.place).link
-        for number in sorted(numbers):
-            data = self.cluster.disk.objects[numbers[number]][0]
-            segment = decode_segment(data, numbers[number])
-            check_link(segment, self.place, link, numbers[number])
-            link = link_of(segment, data)
+        for number in range(1, floor + len(loose) + 1):
+            segment = decode_segment(self.data[number], f"segment {number}")
+            check_link(segment, self.place, link, f"segment {number}")
+            link = link_of(segment, self.data[number])
             segments.append(segment)
             links.append(link)
         return segments, links
@@ -140,6 +169,7 @@ def check_everything(cluster: Cluster, history: History, sight: Sight, *, sample
     views = [LogView(cluster, definition) for definition in DEFINITIONS]
     for view in views:
         check_sequences(view, sight)
+        check_packs(view)
         check_answers(view, [ask for ask in history.asks if ask.log == view.name], cluster)
         check_events(view, cluster, history)
         check_revisions(view, sight, cluster)
@@ -153,15 +183,36 @@ def check_sequences(view: LogView, sight: Sight) -> None:
     """No number is won twice: what somebody was told to have won is there, and create-once objects never changed."""
     disk = view.cluster.disk
     for path, data in sight.wins.items():
-        if f"/ledger/{view.name}/" in path and disk.objects.get(path, (b"", 0))[0] != data:
+        if f"/ledger/{view.name}/" in path and view.data.get(int(path.rsplit("/", 1)[1])) != data:
             raise Violation("no number is won twice", f"{path} does not hold what its winner wrote")
-    floor = floor_of(view.cluster, view.layout.manifests)
     for path, contents in disk.created.items():
         relative, number = path.removeprefix(f"{SCOPE.root}/"), path.rsplit("/", 1)[1]
         if len(set(contents)) == 1 or not relative.startswith((view.layout.ledger, view.layout.manifests)):
             continue  # whoever writes a file again after its collection does so in vain: nothing names it
-        if relative.startswith(view.layout.ledger) or "/floor/" in path or int(number) > floor:
+        prefix = view.layout.ledger if relative.startswith(view.layout.ledger) else view.layout.manifests
+        if "/floor/" in path or int(number) > floor_of(view.cluster, prefix):
             raise Violation("no number is won twice", f"{path} had {len(set(contents))} different contents")
+
+
+def check_packs(view: LogView) -> None:
+    """Packs hold the segments of the chain, from the first one on; what is in none of them is loose."""
+    checker, through = "packs hold the log", 0
+    for entry in pack_entries(view.cluster, view.head):
+        if entry.level:
+            continue
+        data = view.cluster.disk.objects[f"{SCOPE.root}/{entry.path}"][0]
+        if hashlib.sha256(data).hexdigest() != entry.sha256 or entry.first != through + 1 or entry.index is None:
+            raise Violation(checker, f"{entry.path} of {view.name} is not what the head promises")
+        index = decode_index(entry, view.place, data[-entry.index[0] :])
+        offsets = index.offsets()
+        for place, number in enumerate(range(entry.first, entry.last + 1)):
+            if data[offsets[place] : offsets[place + 1]] != view.data.get(number):
+                raise Violation(checker, f"{entry.path} has another segment {number} of {view.name}")
+        through = entry.last
+    if through and through >= view.head.link.number:
+        raise Violation(checker, f"the newest segment of {view.name} was packed")
+    if floor_of(view.cluster, view.layout.ledger) > through:
+        raise Violation(checker, f"the floor of {view.name} lies above its packs, which end at {through}")
 
 
 def check_answers(view: LogView, asks: list[Ask], cluster: Cluster) -> None:
@@ -297,6 +348,10 @@ def _count_merges(before: Manifest, after: Manifest, cluster: Cluster) -> None:
     if swapped:
         refolded = bool(before.skipped) and not after.skipped
         probe.path("skipped type refolded" if refolded else "rebuild swapped")
+    if after.packs != before.packs:
+        probe.path("segments packed")
+        if before.publisher != after.publisher:
+            probe.path("packing finished by another")
     left = {pending.id for pending in after.pending}
     spans = {(layer.table, layer.first, layer.last): layer for layer in after.layers if layer.level}
     for pending in before.pending:

@@ -3,12 +3,13 @@
 from collections.abc import AsyncIterator, Coroutine
 from typing import Any, TypeVar
 
+from arco.log import Pack, list_packs
 from arco.state import Layout, Manifest, decode_manifest, empty_manifest
 from arco.storage import ObjectInfo
 from tests.simulation.node import SCOPE, Cluster
 from tests.simulation.store import SimDisk
 
-__all__ = ["DirectStore", "drive", "floor_of", "numbers_of", "true_head"]
+__all__ = ["DirectStore", "drive", "floor_of", "numbers_of", "pack_entries", "true_head"]
 
 T = TypeVar("T")
 
@@ -70,6 +71,18 @@ def floor_of(cluster: Cluster, prefix: str) -> int:
     root = f"{SCOPE.root}/{prefix}/floor/"
     floors = [int(data.split(b" ")[0]) for path, (data, _) in cluster.disk.objects.items() if path.startswith(root)]
     return max(floors, default=0)
+
+
+def pack_entries(cluster: Cluster, manifest: Manifest) -> list[Pack]:
+    """Packs of a manifest and the lists that name them, in order."""
+    found: list[Pack] = []
+    rest = list(manifest.packs)
+    while rest:
+        entry = rest.pop(0)
+        found.append(entry)
+        if entry.level:
+            rest = [*list_packs(entry, cluster.disk.objects[f"{SCOPE.root}/{entry.path}"][0]), *rest]
+    return found
 
 
 def true_head(cluster: Cluster, log: str) -> Manifest:

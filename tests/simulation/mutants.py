@@ -16,13 +16,14 @@ from rich.console import Console
 from rich.table import Table as Grid
 
 from arco.core import SECOND, Conflict, Superseded, new_ulid
-from arco.log import Command, Follower, Gateway, HintFile, Receipt, position_of
+from arco.log import Command, Follower, Gateway, HintFile, Ledger, Receipt, position_of
 from arco.log import Owner as LogOwner
 from arco.log._owner import _Group
-from arco.log._segment import FORMAT, Header, Link, encode_segment
-from arco.state import Collector, Kind, LayerReader, Manifest, Table, _compactor, _runner
+from arco.log._segment import SEGMENT_FORMAT, Header, Link, encode_segment
+from arco.state import Collector, Kind, LayerReader, Manifest, Table, _compactor, _runner, packed_through
 from arco.state._codec import sort_rows
 from arco.state._manifest import Layer, Pending
+from arco.state._packing import Packing
 from arco.storage import Lost, ObjectExists, ObjectInfo, Sequence, StoreFailed, Tail, Won
 from tests.simulation.scenarios import SCENARIOS
 from tests.simulation.stage import run_scenario
@@ -91,7 +92,7 @@ def try_mutant(mutant: Mutant, tries: int = TRIES) -> tuple[int, str, str]:
 def _segment(owner: LogOwner, number: int, previous: str, group: _Group) -> bytes:
     place = owner._follower.place
     header = Header(
-        format=FORMAT,
+        format=SEGMENT_FORMAT,
         log=place.log,
         number=number,
         id=new_ulid(owner._runtime, owner._runtime),
@@ -299,6 +300,53 @@ def _validate_after_skipping() -> list[Patch]:
     return [(Follower, "check_writable", check_writable)]
 
 
+def _floor_after_deletion() -> list[Patch]:
+    """A collector deletes first and raises the floor then."""
+
+    async def delete(self: Collector, found: Any, ledger: Ledger, progress: Any) -> Any:
+        for info in found.objects:
+            await self._store.delete(info.path)
+        for sequence, infos in ((self._revisions.sequence, found.manifests), (ledger.sequence, found.segments)):
+            if infos:
+                newest = max(int(info.path.rsplit("/", 1)[1]) for info in infos)
+                await sequence.raise_floor(newest, new_ulid(self._runtime, self._runtime))
+        return found
+
+    return [(Collector, "_delete", delete)]
+
+
+def _pack_the_newest() -> list[Patch]:
+    """Everything up to the watermark is packed, the newest segment too."""
+
+    def plan(manifest: Manifest, size: Any, gauge: Any) -> tuple[int, int] | None:
+        first, last = packed_through(manifest) + 1, manifest.link.number
+        busy = any(known.kind == "pack" for known in manifest.pending)
+        return None if busy or last < first else (first, last)
+
+    async def work(self: Packing, head: Manifest, pending: Pending) -> Any:
+        first, last = (int(number) for number in pending.inputs[0])
+        segments = [data async for _, data, _ in self._ledger.known(first, last)]
+        return (await self._write(f"{pending.directory}/x", first, segments),)
+
+    return [(_compactor, "plan_pack", plan), (Packing, "work", work)]
+
+
+def _trust_absence() -> list[Patch]:
+    """Nobody looks at the floor of a log: what is not there, or can be created, is free."""
+    check = Sequence.check_floor
+
+    async def unchecked(self: Sequence, number: int, proven: float) -> None:
+        if "/ledger/" not in self.prefix:
+            await check(self, number, proven)
+
+    return [(Sequence, "check_floor", unchecked)]
+
+
+def _drop_the_young() -> list[Patch]:
+    """Originals go as soon as they are in a pack."""
+    return [(Collector, "_old", lambda self, found, now: found)]
+
+
 MUTANTS: tuple[Mutant, ...] = (
     Mutant("take the next", "a loser appends at the next number unvalidated", "rivals", _take_the_next),
     Mutant(
@@ -327,6 +375,13 @@ MUTANTS: tuple[Mutant, ...] = (
         "one_release_behind",
         _validate_after_skipping,
     ),
+    Mutant(
+        "floor after deletion", "segments go before the floor is raised", "sleeping_collector", _floor_after_deletion
+    ),
+    Mutant("pack the newest", "no segment stays loose", "packed_in_an_idle_log", _pack_the_newest),
+    Mutant("trust absence", "the floor is not looked at", "sleeping_owner", _trust_absence),
+    Mutant("trust absence in packs", "a follower does not look at the floor", "sleeping_follower", _trust_absence),
+    Mutant("drop the young", "originals go before they are an hour old", "", _drop_the_young),
 )
 
 

@@ -4,7 +4,7 @@ They change nothing. `watching(probe)` puts them in place for one run.
 """
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -12,6 +12,7 @@ from typing import Any
 import pyarrow as pa
 
 from arco.core import Superseded, Unavailable
+from arco.log import Found, Ledger, Pack
 from arco.state import Replica, Table, _files, _layers
 from arco.storage import Lost, Sequence, Tail, Won
 from tests.simulation.probe import Probe
@@ -35,7 +36,8 @@ def watching(probe: Probe, *, plain: bool = False) -> Iterator[Sight]:
     here, the codec has its own tests."""
     sight = Sight(probe)
     create, evict = Sequence.create, Replica.evict
-    load, check_floor = Replica.load, Sequence._check_floor
+    load, check_floor = Replica.load, Sequence.check_floor
+    from_pack = Ledger._from_pack
 
     async def seen_create(self: Sequence, tail: Tail, data: bytes) -> Won | Lost:
         path = self.path(tail.number + 1)
@@ -65,6 +67,11 @@ def watching(probe: Probe, *, plain: bool = False) -> Iterator[Sight]:
             probe.path("evicted and reloaded")
         await load(self, table, buckets)
 
+    async def seen_pack(self: Ledger, pack: Pack, first: int, last: int) -> AsyncIterator[Found]:
+        probe.path("read from packs")
+        async for found in from_pack(self, pack, first, last):
+            yield found
+
     decoded: dict[tuple[str, bytes], pa.Table] = {}
     read_parquet: Any = getattr(_layers, "read_parquet")  # noqa: B009 - imported there, not exported
     to_parquet: Any = getattr(_files, "to_parquet")  # noqa: B009
@@ -84,7 +91,8 @@ def watching(probe: Probe, *, plain: bool = False) -> Iterator[Sight]:
         setattr(_files, "to_parquet", write_once)  # noqa: B010
         setattr(_layers, "read_parquet", read_once)  # noqa: B010
     setattr(Sequence, "create", seen_create)  # noqa: B010 - mypy forbids assigning to a method, rightly
-    setattr(Sequence, "_check_floor", seen_floor)  # noqa: B010
+    setattr(Sequence, "check_floor", seen_floor)  # noqa: B010
+    setattr(Ledger, "_from_pack", seen_pack)  # noqa: B010
     setattr(Replica, "evict", seen_evict)  # noqa: B010
     setattr(Replica, "load", seen_load)  # noqa: B010
     try:
@@ -93,7 +101,8 @@ def watching(probe: Probe, *, plain: bool = False) -> Iterator[Sight]:
         setattr(_files, "to_parquet", to_parquet)  # noqa: B010
         setattr(_layers, "read_parquet", read_parquet)  # noqa: B010
         setattr(Sequence, "create", create)  # noqa: B010
-        setattr(Sequence, "_check_floor", check_floor)  # noqa: B010
+        setattr(Sequence, "check_floor", check_floor)  # noqa: B010
+        setattr(Ledger, "_from_pack", from_pack)  # noqa: B010
         setattr(Replica, "evict", evict)  # noqa: B010
         setattr(Replica, "load", load)  # noqa: B010
 

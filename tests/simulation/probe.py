@@ -6,7 +6,7 @@ Over a set of seeds every fault and every path must have happened at least once;
 from collections import Counter
 from dataclasses import dataclass, field
 
-__all__ = ["FAULTS", "PATHS", "RUN_FAULTS", "RUN_PATHS", "Probe"]
+__all__ = ["COMMIT_FAULTS", "COMMIT_PATHS", "FAULTS", "PATHS", "RUN_FAULTS", "RUN_PATHS", "Probe"]
 
 FAULTS: dict[str, str] = {
     "crash before": "the process dies before its operation is applied",
@@ -62,6 +62,10 @@ PATHS: dict[str, str] = {
     "outdated only reads": "a program older than the data refused to write",
     "files collected": "unreachable files were deleted",
     "manifests collected": "superseded manifests were deleted below a floor",
+    "segments packed": "packs took over segments",
+    "packing finished by another": "packs came from somebody else's job",
+    "segments dropped": "loose segments were deleted below a floor because packs have them",
+    "read from packs": "a process that was behind read segments from packs",
     "evicted and reloaded": "rows were dropped from memory and read again",
     "history read": "a reader opened an older revision",
     "position read": "a reader folded forward from an older revision",
@@ -117,6 +121,33 @@ RUN_PATHS: dict[str, str] = {
 }
 """What must have happened there for a set of seeds to prove something."""
 
+COMMIT_FAULTS: dict[str, str] = {
+    kind: text
+    for kind, text in FAULTS.items()
+    if not kind.startswith("message") and kind not in ("answer lost", "owner change", "lost object")
+}
+"""What goes wrong in the world of Iceberg commits."""
+
+COMMIT_PATHS: dict[str, str] = {
+    **{
+        kind: PATHS[kind]
+        for kind in (
+            "create lost",
+            "won after unknown",
+            "lost after unknown",
+            "outcome open",
+            "replayed by key",
+            "answered unknown",
+        )
+    },
+    "key taken over": "a repeated request made the next claim of its key",
+    "transaction committed": "several tables were changed at one moment",
+    "transaction aborted": "a transaction was decided against",
+    "aborted under way": "a coordinator found its transaction aborted by another, and tried it as a new one",
+    "settled after the answer": "a commit landed after its client was told that the outcome is unknown",
+}
+"""What must have happened there."""
+
 
 @dataclass
 class Probe:
@@ -129,7 +160,7 @@ class Probe:
         self.faults[kind] += 1
 
     def path(self, kind: str) -> None:
-        assert kind in PATHS or kind in RUN_PATHS, kind
+        assert kind in PATHS or kind in RUN_PATHS or kind in COMMIT_PATHS, kind
         self.paths[kind] += 1
 
     def add(self, other: "Probe") -> None:

@@ -12,7 +12,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from tests.simulation.probe import FAULTS, PATHS, RUN_FAULTS, RUN_PATHS, Probe
+from tests.simulation.commits import run_commits
+from tests.simulation.probe import COMMIT_FAULTS, COMMIT_PATHS, FAULTS, PATHS, RUN_FAULTS, RUN_PATHS, Probe
 from tests.simulation.runs import run_runs
 from tests.simulation.world import Result, run_seed
 
@@ -32,6 +33,7 @@ class Kind:
 WORLDS = {
     "engine": Kind("the state engine", run_seed, FAULTS, PATHS),
     "runs": Kind("whole runs", run_runs, RUN_FAULTS, RUN_PATHS),
+    "commits": Kind("Iceberg commits", run_commits, COMMIT_FAULTS, COMMIT_PATHS),
 }
 
 

@@ -243,11 +243,11 @@ async def _beside(view: View, event: NewEvent) -> list[NewEvent]:
     ]
 
 
-_LOSSES = 41
-"""From this seed on, batches soon lose their drivers when only some of their tasks have ended."""
+_LOSSES = {_mix_losses: 140, _lose_the_ended: 41}
+"""From these seeds on, batches soon lose their drivers when only some of their tasks have ended."""
 
 RUN_MUTANTS: tuple[Mutant, ...] = tuple(
-    Mutant(name, mistake, "", patches, run_runs, first=_LOSSES if patches in (_mix_losses, _lose_the_ended) else 1)
+    Mutant(name, mistake, "", patches, run_runs, first=_LOSSES.get(patches, 1))
     for name, mistake, patches in (
         ("claim on old rows", "a claim does not see the newest attempt", _claim_on_old_rows),
         ("finish stale", "a result of an attempt that is over is taken", _finish_stale),

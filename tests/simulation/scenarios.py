@@ -3,11 +3,11 @@
 import msgspec
 
 from arco.core import HOUR, Corrupt, LostObject, Superseded, Unavailable
-from arco.log import Hint, decode_segment
-from arco.state import PinRevision, decode_manifest, encode_manifest
+from arco.log import Hint, decode_segment, encode_segment
+from arco.state import PinRevision, decode_manifest, encode_manifest, packed_through, verify_chain
 from tests.simulation.claims import Claim, Reserve
 from tests.simulation.clients import Ask
-from tests.simulation.look import true_head
+from tests.simulation.look import pack_entries, true_head
 from tests.simulation.node import OLD_DEFINITIONS, SCOPE, Node
 from tests.simulation.scheduler import Violation
 from tests.simulation.stage import HOURS, Scenario, Stage
@@ -255,6 +255,196 @@ async def outage_in_the_middle(stage: Stage) -> None:
     await stage.publish(node)
 
 
+# Packs
+
+
+async def _compact(stage: Stage, node: Node, log: str = "catalog") -> None:
+    await stage.start(node, node.log(log).compactor.compact())
+
+
+async def _packed_over(stage: Stage, sleeper: Node) -> Node:
+    """`sleeper` stands still while another process takes over, appends, packs and, hours later, drops the originals of
+    everything that the sleeper would read or write next."""
+    sleeper.process.stall(8 * HOURS)
+    busy = await stage.boot("busy", compact=False)
+    for turn in range(8):
+        await stage.create(busy, f"b{turn}")
+    await _compact(stage, busy)
+    await stage.scheduler.sleep(2 * HOURS)
+    for turn in range(2):
+        await stage.update(busy, "b0", f"later {turn}")
+    await _compact(stage, busy)
+    done = await stage.start(busy, busy.collect("catalog"))
+    if len(done.segments) < 6:
+        raise Violation("progress", f"only {len(done.segments)} segments were dropped")
+    stage.sight.probe.path("segments dropped")
+    return busy
+
+
+async def sleeping_owner(stage: Stage) -> None:
+    """An owner sleeps while its next number is written by others, packed and deleted: it must not win it."""
+    sleeper = await stage.boot("sleeper", compact=False)
+    await stage.create(sleeper, "n0")
+    await stage.publish(sleeper)
+    busy = await _packed_over(stage, sleeper)
+    sleeper.process.wake()
+    for name in ("b1", "n1", "b2"):
+        await stage.create(sleeper, name)
+        await stage.settle()
+    await stage.create(busy, "n2")
+    await _compact(stage, sleeper)
+
+
+async def owner_asleep_in_its_create(stage: Stage) -> None:
+    """A create is applied, its answer lost, and its writer sleeps until the number is packed and deleted."""
+    sleeper = await stage.boot("sleeper", compact=False)
+    await stage.create(sleeper, "n0")
+    await stage.publish(sleeper)
+    ledger = sleeper.log("catalog").follower.sequence
+
+    def fall_asleep(path: str, data: bytes) -> None:
+        if path.endswith(f"/{ledger.path(2)}"):
+            sleeper.process.stall(9 * HOURS)
+
+    stage.cluster.disk.on_create = fall_asleep
+    sleeper.store.mix = Mix({"applied then error": 1.0})
+    asking = stage.start(sleeper, stage.create(sleeper, "n1"))
+    await stage.scheduler.sleep(1.0)
+    stage.cluster.disk.on_create = lambda path, data: None
+    sleeper.store.mix = Mix()
+    await _packed_over(stage, sleeper)
+    sleeper.process.wake()
+    ask = await asking
+    if ask.answer not in ("acknowledged", "unknown"):
+        raise Violation("every answer agrees with the log", f"a create that was won is {ask.answer}: {ask.reason}")
+    await stage.settle()
+    await stage.start(sleeper, stage.asking.perform(sleeper, ask))
+    if ask.answer != "acknowledged":
+        raise Violation("every answer agrees with the log", f"a create that was won is {ask.answer}: {ask.reason}")
+
+
+async def sleeping_follower(stage: Stage) -> None:
+    """Who follows and slept over the floor reads packs, and a filled number below the floor deceives nobody."""
+    owner = await stage.boot("owner", compact=False)
+    await stage.create(owner, "n0")
+    await stage.publish(owner)
+    sleeper = await stage.boot("sleeper", compact=False)
+    await stage.start(sleeper, sleeper.log("catalog").follower.catch_up())
+    owner.process.crash()
+    await _packed_over(stage, sleeper)
+    disk = stage.cluster.disk
+    path = f"{SCOPE.root}/{sleeper.log('catalog').follower.sequence.path(2)}"
+    late = decode_segment(disk.archive[disk.created[path][0]], path)
+    header = msgspec.structs.replace(late.header, id="01ARZ3NDEKTSV4RRFFQ69G5FAV")
+    disk.put(path, encode_segment(header, [msgspec.json.encode(event) for event in late.events]), True)
+    sleeper.process.wake()
+    for _ in range(2):
+        await stage.start(sleeper, sleeper.log("catalog").follower.catch_up())
+    await stage.create(sleeper, "n5")
+    await _compact(stage, sleeper)
+
+
+async def packed_in_an_idle_log(stage: Stage) -> None:
+    """Everything but the newest segment is old and in packs; somebody opens the log and goes on."""
+    node = await stage.boot("node", compact=False)
+    for turn in range(5):
+        await stage.create(node, f"n{turn}")
+    await _compact(stage, node)
+    await stage.scheduler.sleep(2 * HOURS)
+    await stage.start(node, node.log("catalog").compactor.rebuild())
+    await stage.start(node, node.collect("catalog"))
+    node.process.crash()
+    fresh = await stage.boot("fresh", compact=False)
+    await stage.start(fresh, fresh.log("catalog").compactor.rebuild())
+    await stage.create(fresh, "n9")
+    await stage.publish(fresh)
+    await _check_snapshot(stage, fresh)
+
+
+async def sleeping_collector(stage: Stage) -> None:
+    """A collector sleeps between looking and deleting; meanwhile much is appended, packed, rebuilt and collected."""
+    busy = await stage.boot("busy", compact=False)
+    slow = await stage.boot("slow", compact=False)
+    for turn in range(6):
+        await stage.create(busy, f"n{turn}")
+    await _compact(stage, busy)
+    await stage.scheduler.sleep(2 * HOURS)
+    await stage.update(busy, "n0", "later")
+    await stage.publish(busy)
+    slow.store.delays = {"list": 120.0}
+    collecting = stage.start(slow, slow.collect("catalog"))
+    await stage.scheduler.sleep(60.0)
+    slow.process.stall(3 * HOURS)
+    for turn in range(6):
+        await stage.create(busy, f"m{turn}")
+    await _compact(stage, busy)
+    await stage.start(busy, busy.log("catalog").compactor.rebuild())
+    await stage.scheduler.sleep(2 * HOURS)
+    await stage.update(busy, "n0", "latest")
+    await stage.publish(busy)
+    await stage.start(busy, busy.collect("catalog"))
+    slow.process.wake()
+    await collecting
+    await stage.start(busy, busy.log("catalog").compactor.rebuild())
+
+
+async def packing_interrupted(stage: Stage) -> None:
+    """Packs cannot be written for a while, then their writer dies in the middle; another process does it again."""
+    node = await stage.boot("node", compact=False)
+    for turn in range(9):
+        await stage.create(node, f"n{turn}")
+    node.store.broken = "/packs/"
+    packing = stage.start(node, node.log("catalog").compactor.publish())
+    await stage.scheduler.sleep(30.0)
+    node.store.broken = ""
+    await packing
+    await stage.scheduler.sleep(1.2)
+    node.process.crash()
+    other = await stage.boot("other", compact=False)
+    await _compact(stage, other)
+    if packed_through(true_head(stage.cluster, "catalog")) < 6:
+        raise Violation("progress", "what was due is not packed")
+
+
+async def lifecycle_rule(stage: Stage) -> None:
+    """A rule of the bucket deletes a pack, or old segments that are in none: whoever needs them says so, and nothing
+    is written. Then they are restored."""
+    node = await stage.boot("node", compact=False)
+    for turn in range(9):
+        await stage.create(node, f"n{turn}")
+    await _compact(stage, node)
+    await stage.scheduler.sleep(2 * HOURS)
+    for name in ("late", "later", "latest"):
+        await stage.create(node, name)
+    await _compact(stage, node)
+    head = true_head(stage.cluster, "catalog")
+    root, disk = f"{SCOPE.root}/", stage.cluster.disk
+    pack = next(entry for entry in pack_entries(stage.cluster, head) if not entry.level)
+    loose = node.log("catalog").follower.sequence.path(packed_through(head) + 1)
+    for path in (pack.path, loose):
+        stage.sight.probe.fault("lost object")
+        kept = disk.objects.pop(root + path)
+        before = sorted(found for found in disk.objects if "/hint" not in found)
+        works = {
+            "verify": lambda fresh: verify_chain(fresh.log("catalog").follower.ledger, known=head.link.number),
+            "collect": lambda fresh: fresh.collect("catalog"),
+        }
+        for name, work in works.items():
+            fresh = await stage.boot("fresh", compact=False)
+            try:
+                await stage.start(fresh, work(fresh))
+            except LostObject:
+                stage.sight.probe.path("lost object noticed")
+            else:
+                if name == "verify" or path == pack.path:
+                    raise Violation("missing is never taken for absent", f"{path} is gone and {name} did not notice")
+            fresh.process.crash()
+            if path == pack.path and sorted(found for found in disk.objects if "/hint" not in found) != before:
+                raise Violation("missing is never taken for absent", f"{name} wrote or deleted although {path} is gone")
+        disk.objects[root + path] = kept
+    await stage.start(node, node.log("catalog").compactor.rebuild())
+
+
 # What the simulation once found
 
 
@@ -430,6 +620,13 @@ SCENARIOS: dict[str, Scenario] = {
         outage_in_the_middle,
         operator_deletes,
         operator_deletes_the_tail,
+        sleeping_owner,
+        owner_asleep_in_its_create,
+        sleeping_follower,
+        packed_in_an_idle_log,
+        sleeping_collector,
+        packing_interrupted,
+        lifecycle_rule,
         publish_that_failed_half_way,
         rebuild_announced_late,
         outdated_after_silence,

@@ -10,7 +10,7 @@ import msgspec
 
 from arco.core import Corrupt
 from arco.domains.catalog import CreateNamespace, DropNamespace, Ref, UpdateNamespace
-from arco.state import Cadence
+from arco.state import Cadence, PackSize
 from tests.simulation.checkers import check_deletion, check_everything
 from tests.simulation.clients import Ask, Asking, History, Reading
 from tests.simulation.node import Cluster, Node
@@ -19,9 +19,11 @@ from tests.simulation.probe import Probe
 from tests.simulation.scheduler import Scheduler, SimTask, Violation
 from tests.simulation.store import Mix
 
-__all__ = ["HOURS", "Scenario", "Stage", "run_scenario"]
+__all__ = ["HOURS", "SMALL_PACKS", "Scenario", "Stage", "run_scenario"]
 
 HOURS = 3600.0
+
+SMALL_PACKS = PackSize(segments=3, keep=1, fan=2)
 
 
 class Stage:
@@ -30,7 +32,7 @@ class Stage:
     def __init__(self, seed: int, sight: Sight, cadence: Cadence | None = None) -> None:
         self.scheduler = Scheduler(seed)
         self.sight = sight
-        cadence = cadence or Cadence(interval=1.0, fan_in=3, max_rows=2_000)
+        cadence = cadence or Cadence(interval=1.0, fan_in=3, max_rows=2_000, packs=SMALL_PACKS)
         self.cluster = Cluster(self.scheduler, Mix(), cadence, sight.probe)
         self.cluster.disk.on_delete = lambda path: check_deletion(self.cluster, path)
         self.history = History()

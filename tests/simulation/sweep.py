@@ -5,15 +5,15 @@ that dies right before the operation is applied, and once more in one that dies 
 answer. Another process takes over, does the work again, and every checker must be satisfied.
 """
 
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
 
 from rich.console import Console
 from rich.table import Table
 
 from arco.core import Corrupt
 from arco.domains.catalog import CreateNamespace
-from arco.state import Cadence
+from arco.state import Cadence, PackSize, packed_through
 from tests.simulation.checkers import check_everything
 from tests.simulation.clients import Ask
 from tests.simulation.look import true_head
@@ -27,6 +27,7 @@ __all__ = ["WORKS", "Swept", "Work", "report_sweep", "sweep"]
 
 HOURS = 3600.0
 SEED = 7
+SMALL = PackSize(segments=2, keep=1, fan=2)
 SIDES = ("before", "after")
 
 
@@ -38,6 +39,7 @@ class Work:
     perform: Callable[[Stage, Node], Awaitable[None]]
     """The work, in a process that may die; again, by the one that takes over."""
     fan_in: int = 100
+    packs: PackSize = field(default_factory=PackSize)
 
 
 @dataclass
@@ -128,8 +130,35 @@ async def _collect(stage: Stage, node: Node) -> None:
     await stage.start(node, node.collect("catalog"))
     if node.alive:
         again = await stage.start(node, node.collect("catalog"))
-        if again is not None and (again.files or again.manifests):
+        if again is not None and again.objects:
             raise Violation("progress", "a collection leaves garbage behind")
+
+
+async def _pack(stage: Stage, node: Node) -> None:
+    async def work() -> None:
+        await node.log("catalog").compactor.compact()
+
+    await stage.start(node, work())
+    head = true_head(stage.cluster, "catalog")
+    if node.alive and (head.pending or packed_through(head) < 2):
+        raise Violation("progress", "segments that are due were not packed")
+
+
+async def _packed(stage: Stage) -> None:
+    """Segments in packs, older than an hour, and a lost attempt to pack."""
+    await _some_names(stage)
+    node = await stage.boot("packer", compact=False)
+    await _pack(stage, node)
+    await stage.create(node, "n8")
+    await stage.create(node, "n9")
+    node.process.crash_at = (node.process.operations + 6, "after")
+    await _pack(stage, node)
+    await stage.scheduler.sleep(2 * HOURS)
+    node = await stage.boot("later", compact=False)
+    await stage.create(node, "n5")
+    await _pack(stage, node)
+    await stage.scheduler.sleep(2.0)
+    node.process.crash()
 
 
 WORKS = (
@@ -139,13 +168,15 @@ WORKS = (
     Work("merge", _some_names, _merge, fan_in=2),
     Work("rebuild swap", _some_names, _rebuild),
     Work("collection", _garbage, _collect),
+    Work("packing", _some_names, _pack, packs=SMALL),
+    Work("dropping packed segments", _packed, _collect, packs=SMALL),
 )
 
 
 def _play(work: Work, crash: tuple[int, str] | None) -> tuple[int, str]:
     """One run; how many storage operations the work made, and what a checker found."""
     with watching(Probe()) as sight:
-        stage = Stage(SEED, sight, Cadence(interval=1.0, fan_in=work.fan_in))
+        stage = Stage(SEED, sight, Cadence(interval=1.0, fan_in=work.fan_in, packs=work.packs))
         counted = 0
 
         async def script() -> None:
@@ -195,11 +226,11 @@ def sweep(work: Work) -> Swept:
     return swept
 
 
-def report_sweep(console: Console) -> int:
+def report_sweep(console: Console, sweeps: Sequence[Callable[[], Swept]]) -> int:
     table = Table("operation", "storage operations", "crash points", "recovered")
     failures = []
-    for work in WORKS:
-        swept = sweep(work)
+    for each in sweeps:
+        swept = each()
         table.add_row(swept.work, str(swept.operations), str(swept.points), f"{swept.recovered} of {swept.points}")
         failures += swept.failures
     console.print(table)

@@ -1,11 +1,13 @@
 """The simulation as part of `make test`: some seeds of each world, every scenario, seeds that failed once.
 
 Every mutant and the crash sweep of everything take minutes, so they are part of `make prove`, in its short form too;
-here is one of each.
+here is one of each, and all of Iceberg commits, which take seconds.
 """
 
 import pytest
 
+from tests.simulation.commits_mutants import COMMIT_MUTANTS
+from tests.simulation.commits_sweep import COMMIT_WORKS, CommitWork, sweep_commits
 from tests.simulation.linear import NameOp, is_linearizable
 from tests.simulation.mutants import MUTANTS, Mutant, try_mutant
 from tests.simulation.runner import run_many
@@ -38,6 +40,17 @@ def test_whole_runs_end_without_violation_and_alike_in_two_processes() -> None:
     assert outcome.probe.operations["attempts"] > 30
 
 
+def test_iceberg_commits_end_without_violation_and_alike_in_two_processes() -> None:
+    outcome = None
+    for _, found in run_many(1001, 30, jobs=2, world="commits"):
+        outcome = found
+    assert outcome is not None
+    assert outcome.seeds == 30
+    assert outcome.violations == []
+    assert outcome.faults > 100
+    assert outcome.probe.paths["transaction committed"] > 20
+
+
 FAILED_ONCE = {
     "an outdated owner's word stopped a newer program": (run_seed, 178),
     "a hint that was long under way hid the owner from the signs of life": (run_runs, 751),
@@ -62,7 +75,12 @@ def test_scenario(name: str) -> None:
         assert not checker, text
 
 
-@pytest.mark.parametrize("mutant", [MUTANTS[0], RUN_MUTANTS[0]], ids=lambda mutant: mutant.name)
+PACKING = [mutant for mutant in MUTANTS if mutant.scenario in ("packed_in_an_idle_log", "sleeping_follower")]
+
+
+@pytest.mark.parametrize(
+    "mutant", [MUTANTS[0], *PACKING, RUN_MUTANTS[0], *COMMIT_MUTANTS], ids=lambda mutant: mutant.name
+)
 def test_mutant_is_caught(mutant: Mutant) -> None:
     seeds, _, _ = try_mutant(mutant)
     assert seeds, f"{mutant.name} survived: {mutant.mistake}"
@@ -70,6 +88,13 @@ def test_mutant_is_caught(mutant: Mutant) -> None:
 
 def test_a_crash_at_every_storage_operation_is_recovered() -> None:
     swept = sweep(WORKS[0])
+    assert swept.failures == []
+    assert swept.recovered == swept.points == 2 * swept.operations > 0
+
+
+@pytest.mark.parametrize("work", COMMIT_WORKS, ids=lambda work: work.name)
+def test_a_crash_at_every_storage_operation_of_a_commit_is_recovered(work: CommitWork) -> None:
+    swept = sweep_commits(work)
     assert swept.failures == []
     assert swept.recovered == swept.points == 2 * swept.operations > 0
 

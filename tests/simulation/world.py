@@ -9,9 +9,10 @@ import gc
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
+from random import Random
 
 from arco.core import ArcoError, Corrupt, Outdated, Superseded, Unavailable
-from arco.state import Cadence, ReleasePin
+from arco.state import Cadence, PackSize, ReleasePin
 from arco.storage import StoreFailed
 from tests.simulation.checkers import check_deletion, check_everything
 from tests.simulation.clients import Ask, Asking, History, Reading
@@ -42,6 +43,16 @@ class Result:
     steps: int = 0
 
 
+def _draw_packs(random: Random) -> PackSize:
+    """Small ones, so that much is packed; in some worlds by bytes."""
+    return PackSize(
+        bytes=random.choice((900, 3_000, 1 << 20)),
+        segments=random.choice((2, 3, 5)),
+        keep=random.choice((1, 1, 3)),
+        fan=random.choice((2, 3)),
+    )
+
+
 @dataclass
 class World:
     seed: int
@@ -62,6 +73,7 @@ class World:
             interval=2.0 if self.hours else random.choice((2.0, 5.0, 15.0)),
             fan_in=random.choice((2, 3, 4)),
             max_rows=random.choice((5, 2_000)),
+            packs=_draw_packs(self.scheduler.child("packs")),
         )
         self.cluster = Cluster(self.scheduler, Mix.draw(self.scheduler.child("faults")), cadence, self.sight.probe)
         self.cluster.disk.on_delete = lambda path: check_deletion(self.cluster, path)
@@ -215,6 +227,8 @@ class World:
             self.sight.probe.path("files collected")
         if done.manifests:
             self.sight.probe.path("manifests collected")
+        if done.segments:
+            self.sight.probe.path("segments dropped")
 
     async def _rebuilding(self, node: Node, log: str) -> None:
         try:
