@@ -19,7 +19,9 @@ from bench._append import measure_append
 from bench._catalog import measure_catalog
 from bench._clients import measure_clients
 from bench._folding import measure_fold, profile_fold
+from bench._iceberg import measure_iceberg
 from bench._measure import Line, Stopwatch, work_folder
+from bench._packs import measure_packs
 from bench._parquet import measure_parquet
 from bench._rebuild import measure_rebuild
 from bench._servo import measure_servo
@@ -27,6 +29,7 @@ from bench._spark import measure_checks, measure_spark
 from bench._spark_partitions import measure_partitions
 from bench._states import measure_merges, measure_states
 from bench._visible import measure_visible
+from bench._workspaces import measure_workspaces
 
 Measure = Callable[[Path, AsyncRuntime, bool], Awaitable[list[Line]]]
 
@@ -47,11 +50,14 @@ SECTIONS: dict[str, Measure] = {
     "visible": measure_visible,
     "catalog": measure_catalog,
     "clients": measure_clients,
+    "iceberg": measure_iceberg,
     "servo": measure_servo,
     "spark": measure_spark,
     "checks": measure_checks,
     "partitions": measure_partitions,
     "rebuild": measure_rebuild,
+    "packs": measure_packs,
+    "workspaces": measure_workspaces,
 }
 
 

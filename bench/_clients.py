@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from arco.core import new_ulid
-from arco.log import FIRST_LINK, Place, Unknown, number_of, position_of, read_log
+from arco.log import FIRST_LINK, Ledger, Place, Unknown, number_of, position_of, read_log
 from arco.runtime import AsyncRuntime, init_workspace
-from arco.state import Layout, Revisions
-from arco.storage import LocalStore, RequestCounts, Role, RoleStore, Scope, Sequence, Tail
+from arco.state import Revisions, open_ledger
+from arco.storage import LocalStore, RequestCounts, Role, RoleStore, Scope, Tail
 from bench._measure import Line, Stopwatch, percentile
 from bench._servers import Client, servers
 
@@ -116,7 +116,8 @@ async def _measure(folder: Path, count: int, runtime: AsyncRuntime, each: int) -
         finally:
             for client in load.clients:
                 await client.close()
-    checks.append(await _logged(load, place, Sequence(LocalStore(folder / scope.root), Layout(place).ledger, runtime)))
+    store = LocalStore(folder / scope.root)
+    checks.append(await _logged(load, open_ledger(store, Revisions(store, place, runtime))))
     name = "1 server" if count == 1 else f"{count} servers"
     return [
         _speed(f"{name}, 1 client, published", alone, alone),
@@ -244,11 +245,11 @@ async def _listed(load: _Load) -> _Check:
     return "tables in system.tables", found, f"{len(wanted)} of {len(load.created)} once each"
 
 
-async def _logged(load: _Load, place: Place, ledger: Sequence) -> _Check:
+async def _logged(load: _Load, ledger: Ledger) -> _Check:
     """The log is the one order in which everything happened: its chain holds, every acknowledgement is an event at its
     position, and what began after something else was acknowledged stands after it."""
     created: dict[int, tuple[str, str]] = {}
-    async for found in read_log(ledger, place, Tail(0, Unknown), FIRST_LINK):
+    async for found in read_log(ledger, Tail(0, Unknown), FIRST_LINK):
         if isinstance(found, Tail):
             break
         for index, event in enumerate(found[0].events):

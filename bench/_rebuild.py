@@ -3,9 +3,11 @@
 The events are those of `measure_states`: materializations with one file each, of so many assets that each has 500.
 Times are wall times of `Runner.refold`, without the publish, and of `Runner.merge` of the table of materializations,
 from the layers in which a rebuild in one process leaves it. Every figure comes from a process of its own, which prints
-it: `python -m bench._rebuild FOLDER EVENTS ENGINE CORES`. Spark is started before, and has rebuilt a small log once, so
-that executors have loaded the program; what that takes is a line of its own. Memory is the greatest sum over the
-process and all its children, shared pages counted once. Processes are pinned to their cores, as `taskset` does it.
+it: `python -m bench._rebuild FOLDER EVENTS ENGINE CORES`, which writes the log first if the folder has none. Spark is
+started before, and has rebuilt a small log once, so that executors have loaded the program; what that takes is a line
+of its own, and the large log also says what its rate is with it. Memory is the greatest sum over the process and all
+its children, shared pages counted once; processor time is that of all of them while the rebuild runs, apart for Java.
+Processes are pinned to their cores, as `taskset` does it.
 """
 
 import asyncio
@@ -47,7 +49,8 @@ BUDGET = 150_000
 AT = 1_750_000_000_000_000
 
 Figures = dict[str, float]
-"""Seconds of the rebuild, of the start of Spark, of a merge and rows of that, and bytes of memory."""
+"""Seconds of the rebuild, of the start of Spark, of a merge and rows of that, bytes of memory, and seconds of processor
+time in Python and in Java."""
 
 
 async def measure_rebuild(folder: Path, runtime: AsyncRuntime, quick: bool) -> list[Line]:
@@ -117,8 +120,14 @@ def _large(folder: Path, events: int, cores: int) -> list[Line]:
     rate = events / found["seconds"]
     budget = (f"≥ {BUDGET:,}/s", rate >= BUDGET) if cores == 2 else ("", None)
     name = f"{events:,} events, Spark on {cores} core{'s' * (cores > 1)}"
+    whole = found["seconds"] + found["start"]
+    python, java = (found[kind] * 1e6 / events for kind in ("python", "java"))
+    busy = (found["python"] + found["java"]) / found["seconds"]
     return [
         Line(SECTION, name, f"{rate:,.0f} events/s", f"{found['seconds']:.1f} s", None, *budget),
+        Line(SECTION, "  with the start of Spark", f"{events / whole:,.0f} events/s", f"{whole:.1f} s"),
+        Line(SECTION, "  processor time of an event", f"{python + java:.1f} µs", f"{java:.1f} of it in Java"),
+        Line(SECTION, "  cores that worked", f"{busy:.2f}", f"of {cores}", busy / cores),
         Line(SECTION, "  memory at most, all processes", f"{found['memory'] / 1e6:,.0f} MB"),
     ]
 
@@ -190,20 +199,39 @@ async def _merge(runner: Runner, manifest: Manifest, attempt: str) -> tuple[floa
     return watch.wall, sum(layer.rows for layer in layers)
 
 
-def _memory() -> int:
-    """Bytes of this process and everything below it."""
-    parents = {}
+def _processes() -> dict[int, list[str]]:
+    """This process and everything below it: what the system says of each, from its state on."""
+    known = {}
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
             try:
-                parents[int(entry.name)] = int((entry / "stat").read_text().rsplit(")", 1)[1].split()[1])
+                known[int(entry.name)] = (entry / "stat").read_text().rsplit(")", 1)[1].split()
             except OSError:
                 continue
     mine = {os.getpid()}
-    while more := {pid for pid, parent in parents.items() if parent in mine} - mine:
+    while more := {pid for pid, found in known.items() if int(found[1]) in mine} - mine:
         mine |= more
+    return {pid: known[pid] for pid in mine}
+
+
+def _processor() -> dict[str, float]:
+    """Seconds of processor time so far, in Python and in Java, with those of processes that have ended."""
+    seconds = {"python": 0.0, "java": 0.0}
+    for pid, found in _processes().items():
+        try:
+            name = Path(f"/proc/{pid}/comm").read_text().strip()
+        except OSError:
+            continue
+        own, children = (sum(map(int, found[place : place + 2])) / os.sysconf("SC_CLK_TCK") for place in (11, 13))
+        seconds["java" if name == "java" else "python"] += own
+        seconds["python"] += children
+    return seconds
+
+
+def _memory() -> int:
+    """Bytes of this process and everything below it."""
     total = 0
-    for pid in mine:
+    for pid in _processes():
         try:
             text = Path(f"/proc/{pid}/smaps_rollup").read_text()
         except OSError:
@@ -214,13 +242,15 @@ def _memory() -> int:
 
 def main() -> None:
     folder, events, engine, cores = Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3], int(sys.argv[4])
+    for size in (SMALL, events):
+        _fill(folder, size)
     os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:cores])  # Spark's processes inherit it
     most = [0]
 
     def watch() -> None:
         while True:
             most[0] = max(most[0], _memory())
-            time.sleep(0.5)
+            time.sleep(0.5 if events <= 1_000_000 else 2)  # a look takes as long as there is memory
 
     started = time.perf_counter()
     attempt = f"{engine}-{cores}-{os.getpid()}"
@@ -231,8 +261,10 @@ def main() -> None:
         ready = time.perf_counter() - started
         threading.Thread(target=watch, daemon=True).start()
         runner = _runner(folder, _place(events), engine, sessions)
+        before = _processor()
         seconds, manifest = asyncio.run(_rebuild(runner, events, attempt))
-        found = {"events": events, "seconds": seconds, "start": ready, "memory": max(most[0], 1)}
+        spent = {kind: after - before[kind] for kind, after in _processor().items()}
+        found = {"events": events, "seconds": seconds, "start": ready, "memory": max(most[0], 1), **spent}
         if engine == "local":
             layers.write_bytes(msgspec.json.encode(manifest))
         if layers.exists():

@@ -44,7 +44,7 @@ class Dagster:
         if not stamp.exists():
             _check([sys.executable, "-m", "venv", "--clear", str(above)])
             pip = [str(python), "-m", "pip", "install", "-q", "--disable-pip-version-check"]
-            _check([*pip, "--require-hashes", "-r", str(lock)])
+            _check([*pip, "--no-deps", "--require-hashes", "-r", str(lock)])
             stamp.touch()
         home = folder.absolute()
         home.mkdir(parents=True, exist_ok=True)
