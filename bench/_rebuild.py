@@ -19,6 +19,8 @@ import sys
 import threading
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from itertools import count
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
@@ -214,18 +216,18 @@ def _processes() -> dict[int, list[str]]:
     return {pid: known[pid] for pid in mine}
 
 
-def _processor() -> dict[str, float]:
-    """Seconds of processor time so far, in Python and in Java, with those of processes that have ended."""
-    seconds = {"python": 0.0, "java": 0.0}
+def _look(spent: dict[int, tuple[str, float]]) -> None:
+    """Note for every process how many seconds of processor time it has taken so far. Who has ended stays noted: Spark
+    ends processes of Python in the middle of a job, and not every one is waited for."""
     for pid, found in _processes().items():
-        try:
+        with suppress(OSError):
             name = Path(f"/proc/{pid}/comm").read_text().strip()
-        except OSError:
-            continue
-        own, children = (sum(map(int, found[place : place + 2])) / os.sysconf("SC_CLK_TCK") for place in (11, 13))
-        seconds["java" if name == "java" else "python"] += own
-        seconds["python"] += children
-    return seconds
+            seconds = sum(map(int, found[11:13])) / os.sysconf("SC_CLK_TCK")
+            spent[pid] = ("java" if name == "java" else "python", seconds)
+
+
+def _total(spent: dict[int, tuple[str, float]]) -> dict[str, float]:
+    return {kind: sum(seconds for name, seconds in list(spent.values()) if name == kind) for kind in ("python", "java")}
 
 
 def _memory() -> int:
@@ -246,11 +248,14 @@ def main() -> None:
         _fill(folder, size)
     os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:cores])  # Spark's processes inherit it
     most = [0]
+    spent: dict[int, tuple[str, float]] = {}
 
     def watch() -> None:
-        while True:
-            most[0] = max(most[0], _memory())
-            time.sleep(0.5 if events <= 1_000_000 else 2)  # a look takes as long as there is memory
+        for turn in count():
+            _look(spent)
+            if turn % 4 == 0:  # a look takes as long as there is memory
+                most[0] = max(most[0], _memory())
+            time.sleep(0.2 if events <= 1_000_000 else 0.5)
 
     started = time.perf_counter()
     attempt = f"{engine}-{cores}-{os.getpid()}"
@@ -261,10 +266,12 @@ def main() -> None:
         ready = time.perf_counter() - started
         threading.Thread(target=watch, daemon=True).start()
         runner = _runner(folder, _place(events), engine, sessions)
-        before = _processor()
+        _look(spent)
+        before = _total(spent)
         seconds, manifest = asyncio.run(_rebuild(runner, events, attempt))
-        spent = {kind: after - before[kind] for kind, after in _processor().items()}
-        found = {"events": events, "seconds": seconds, "start": ready, "memory": max(most[0], 1), **spent}
+        _look(spent)
+        taken = {kind: after - before[kind] for kind, after in _total(spent).items()}
+        found = {"events": events, "seconds": seconds, "start": ready, "memory": max(most[0], 1), **taken}
         if engine == "local":
             layers.write_bytes(msgspec.json.encode(manifest))
         if layers.exists():

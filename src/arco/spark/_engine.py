@@ -37,6 +37,7 @@ SPARK_FROM_ROWS = 2_300_000
 
 SAMPLES = 8
 
+_JAVA: Final = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
 _CONF: Final = {
     "spark.ui.enabled": "false",
     "spark.log.level": "ERROR",
@@ -44,11 +45,14 @@ _CONF: Final = {
     # Parcels are compressed already.
     "spark.shuffle.compress": "false",
     "spark.shuffle.spill.compress": "false",
-    # Processes of executors keep the memory they freed: they need it again at once, and a page that comes new from the
-    # system is zeroed and mapped first (docs/measurements.md).
+    # Processes of executors keep the memory they freed, that of Arrow included: they need it again at once, and a page
+    # that comes new from the system is zeroed and mapped first (docs/measurements.md).
     "spark.executorEnv.MALLOC_TRIM_THRESHOLD_": str(1 << 30),
     "spark.executorEnv.MALLOC_MMAP_THRESHOLD_": str(32 << 20),
-    "spark.executorEnv.MIMALLOC_PURGE_DELAY": "-1",
+    "spark.executorEnv.ARROW_DEFAULT_MEMORY_POOL": "system",
+    # Java only passes parcels on: what its second compiler and parallel collector take, Python lacks.
+    "spark.driver.extraJavaOptions": _JAVA,
+    "spark.executor.extraJavaOptions": _JAVA,
 }
 
 

@@ -386,7 +386,7 @@ class _Tables:
         table = self._tables[name]
         turn = self._written.get(name, 0)
         self._written[name] = turn + 1
-        data = pa.concat_tables(pieces).combine_chunks()
+        data = pa.concat_tables(pieces)
         files = await self._writer.files(table, data, f"{self._name}-{name}-{turn:03d}")
         self.files += [(name, file, None) for file in files]
 

@@ -35,8 +35,8 @@ from arco.state import FoldBatch, Input, Reject, Skipped, bucket_of
 
 __all__ = ["route_segments"]
 
-FLUSH_BYTES = 64 << 20
-"""Bytes of events that a task gathers before it sends them."""
+FLUSH_BYTES = 256 << 20
+"""Bytes of events that a task gathers before it sends them: of the more, the more a parcel has of each group."""
 
 AHEAD = 8
 """Segments that wait to be looked at while more are fetched."""
