@@ -13,26 +13,18 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import msgspec
 
 from arco.log import Header, Pack, Place, encode_pack, encode_segment
 from arco.runtime import AsyncRuntime
 from arco.spark import Site, SparkRunner, spark_sessions
 from arco.spark._site import definition_of
-from arco.state import (
-    LayerReader,
-    Layout,
-    LocalRunner,
-    PackSize,
-    RefoldJob,
-    Replica,
-    Runner,
-    digest_rows,
-)
+from arco.state import Layout, LocalRunner, Manifest, PackSize, RefoldJob, Runner
 from arco.storage import LocalStore, RequestCounts, Role, RoleStore, Scope
 from arco.storage import Sequence as Numbers
 from bench._measure import Line, Stopwatch
-from bench._sample import encoded_events
+from bench._sample import event_batches
 
 __all__ = ["measure_packs"]
 
@@ -93,10 +85,7 @@ def _fill(folder: Path, events: int) -> None:
     packs: list[Pack] = []
     batch: list[bytes] = []
     count = -(-events // SIZE)
-    assets = max(events // 500, 200)
-    for number in range(1, count + 1):
-        start = (number - 1) * SIZE
-        encoded = list(encoded_events(start, min(SIZE, events - start), AT, assets=assets, files=1))
+    for number, encoded in enumerate(event_batches(events, SIZE, AT), 1):
         for place in (loose, packed):
             where = (place.log, number, f"01SEG{number:021d}", previous[place], place.incarnation)
             header = Header(1, *where, place.tenant, place.workspace, "bench", AT, {})
@@ -133,15 +122,24 @@ def _figures(folder: Path, events: int, engine: str, kind: str) -> Figures:
 # In the process that is measured
 
 
-async def _measure(runner: Runner, store: RoleStore, place: Place, through: int, packs: tuple[Pack, ...]) -> Figures:
+async def _measure(runner: Runner, folder: Path, place: Place, through: int, packs: tuple[Pack, ...]) -> Figures:
     definition = definition_of(place.log)
     if isinstance(runner, SparkRunner):
         await runner.refold(RefoldJob(definition, min(WARM, through), f"{0:020d}-warm", packs=packs))
     with Stopwatch() as watch:
         manifest = await runner.refold(RefoldJob(definition, through, f"{0:020d}-bench", packs=packs))
-    replica = Replica(definition, LayerReader(store), manifest)
-    digests = {name: digest_rows(table, await replica.scan(table)) for name, table in definition.tables.items()}
-    return {"seconds": watch.wall, "objects": len(packs) or through, "digests": digests}
+    return {"seconds": watch.wall, "objects": len(packs) or through, "digests": _digests(folder, manifest)}
+
+
+def _digests(folder: Path, manifest: Manifest) -> dict[str, list[Any]]:
+    """By table: how many rows there are, and a sum of their hashes."""
+    place = folder / manifest.tenant / manifest.workspace
+    files: dict[str, list[str]] = {}
+    for layer in manifest.layers:
+        files.setdefault(layer.table, []).extend(str(place / file.path) for file in layer.files)
+    with duckdb.connect() as sql:
+        query = "select count(*), sum(hash(found)::hugeint)::varchar from read_parquet($1) found"
+        return {name: list(sql.execute(query, [paths]).fetchall()[0]) for name, paths in sorted(files.items())}
 
 
 def main() -> None:
@@ -155,7 +153,7 @@ def main() -> None:
         runner: Runner = LocalRunner(store, place, runtime)
         if engine == "spark":
             runner = SparkRunner(store, Site.of(f"file://{folder.absolute()}", {}, place), runtime, sessions)
-        print(json.dumps(asyncio.run(_measure(runner, store, place, -(-events // SIZE), packs))))
+        print(json.dumps(asyncio.run(_measure(runner, folder, place, -(-events // SIZE), packs))))
 
 
 if __name__ == "__main__":

@@ -18,10 +18,9 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from itertools import count
-from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +36,7 @@ from arco.state import Layout, LocalRunner, Manifest, MergeJob, RefoldJob, Runne
 from arco.storage import LocalStore, RequestCounts, Role, RoleStore, Scope
 from arco.storage import Sequence as Numbers
 from bench._measure import Line, Stopwatch
-from bench._sample import encoded_events
+from bench._sample import event_batches
 
 __all__ = ["measure_rebuild"]
 
@@ -138,18 +137,6 @@ def _place(events: int) -> Place:
     return Place("bench", f"rebuild-{events}", "inc-bench", "activity")
 
 
-def _batch(task: tuple[int, int, int]) -> list[bytes]:
-    start, count, assets = task
-    return list(encoded_events(start, count, AT, assets=assets, files=1))
-
-
-def _batches(events: int) -> Iterator[list[bytes]]:
-    assets = max(events // 500, 200)
-    tasks = [(start, min(SIZE, events - start), assets) for start in range(0, events, SIZE)]
-    with get_context("spawn").Pool(2) as pool:
-        yield from pool.imap(_batch, tasks, chunksize=4)
-
-
 def _fill(folder: Path, events: int) -> None:
     """Write a log past the owner and past the store, which would sync every segment."""
     place = _place(events)
@@ -158,7 +145,7 @@ def _fill(folder: Path, events: int) -> None:
         return
     log = Numbers(LocalStore(folder), Layout(place).ledger, AsyncRuntime())
     previous = ""
-    for number, batch in enumerate(_batches(events), 1):
+    for number, batch in enumerate(event_batches(events, SIZE, AT), 1):
         where = (place.log, number, f"01SEG{number:021d}", previous, place.incarnation, place.tenant, place.workspace)
         data = encode_segment(Header(1, *where, "bench", AT, {}), batch)
         previous = hashlib.sha256(data).hexdigest()

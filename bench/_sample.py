@@ -13,6 +13,7 @@ import hashlib
 from collections.abc import Iterable, Iterator
 from itertools import count as count_from
 from itertools import islice
+from multiprocessing import get_context
 
 import msgspec
 
@@ -142,6 +143,19 @@ def encoded_events(start: int, count: int, at: int, *, assets: int = 200, files:
         else:
             payload = completed(number - (number % 20 == 19), at, assets=assets, files=files)
         yield _encoded(number, payload)
+
+
+def event_batches(events: int, size: int, at: int) -> Iterator[list[bytes]]:
+    """Events with one file each, `size` at a time, of so many assets that each has 500. Two processes make them."""
+    assets = max(events // 500, 200)
+    tasks = [(start, min(size, events - start), at, assets) for start in range(0, events, size)]
+    with get_context("spawn").Pool(2) as pool:
+        yield from pool.imap(_batch, tasks, chunksize=max(1, 20_000 // size))
+
+
+def _batch(task: tuple[int, int, int, int]) -> list[bytes]:
+    start, count, at, assets = task
+    return list(encoded_events(start, count, at, assets=assets, files=1))
 
 
 # A catalog
