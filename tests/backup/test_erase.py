@@ -10,16 +10,16 @@ import msgspec
 import pytest
 import zstandard
 
-from arco.backup import Erased, Selection, bury, erase, plan_erasure
+from arco.backup import Erased, Selection, bury, erase, plan_erasure, prune
 from arco.core import NotFound, Refused, Superseded
 from arco.domains.catalog import CreateNamespace, CreateTable, Ref, UpdateTable
 from arco.domains.execution import MATERIALIZATIONS
 from arco.log import FIRST_LINK, Blobs, Place, position_of, read_log
-from arco.runtime import read_incarnations
+from arco.runtime import Incarnation, open_incarnation, read_incarnations
 from arco.state import AUDIT, ERASURES, Revisions, open_ledger
 from arco.storage import MIN_AGE, MemoryStore, RequestCounts, Role, RoleStore, Store, Tail
 from tests.backup.test_restore import SET, check_healthy, colour
-from tests.backup.world import Crash, Dying, paths
+from tests.backup.world import Crash, Dying, back_up, open_again, paths, put_back, vault_of
 from tests.iceberg.house import House, Process, commit_of, in_house
 from tests.runtime.world import SCOPE, made
 
@@ -113,22 +113,22 @@ async def events(house: House, log: str) -> dict[int, Any]:
     return found
 
 
-async def fill(process: Process) -> None:
+async def fill(house: House, process: Process) -> None:
     """Personal data wherever it can be: who did it, owners, descriptions, facts, state of all ages, a table."""
-    workspace, runtime = process.workspace, process.runtime
+    workspace, runtime = process.workspace, house.runtime
     command = CreateTable(("c", "people"), owners=(MARK,), description=f"ask {MARK}")
     await process.decide(CreateNamespace(("c",)))
     await workspace.decide("catalog", command, actor=MARK)
-    await workspace.record("activity", [made(runtime, n) for n in ("m1", "m2")], actor=MARK)  # type: ignore[arg-type]
+    await workspace.record("activity", [made(runtime, n) for n in ("m1", "m2")], actor=MARK)
     await process.create("a.one")
     for log in workspace.logs:
         await workspace.published(log, await workspace.logs[log].current())
-    await workspace.record("activity", [made(runtime, "m3")], actor="ann")  # type: ignore[arg-type]
+    await workspace.record("activity", [made(runtime, "m3")], actor="ann")
 
 
 def test_a_text_is_nowhere_in_the_store_afterwards() -> None:
     async def main(house: House, process: Process) -> None:
-        await fill(process)
+        await fill(house, process)
         assert await holders(house.objects)
         before = {log: await events(house, log) for log in ("catalog", "activity")}
         await house.runtime.sleep(2 * MIN_AGE)
@@ -155,8 +155,8 @@ def test_a_text_is_nowhere_in_the_store_afterwards() -> None:
 
 def test_an_event_leaves_its_position_id_and_time_and_the_reason() -> None:
     async def main(house: House, process: Process) -> None:
-        told = await process.workspace.record("activity", [made(process.runtime, MARK)], actor="ann")  # type: ignore[arg-type]
-        await process.workspace.record("activity", [made(process.runtime, "m2")], actor="ann")  # type: ignore[arg-type]
+        told = await process.workspace.record("activity", [made(house.runtime, MARK)], actor="ann")
+        await process.workspace.record("activity", [made(house.runtime, "m2")], actor="ann")
         before = await events(house, "activity")
         await house.runtime.sleep(2 * MIN_AGE)
         await erased(house, at("activity", told.position))
@@ -176,7 +176,7 @@ def test_an_event_leaves_its_position_id_and_time_and_the_reason() -> None:
 
 def test_the_audit_says_who_erased_what_kind_and_why() -> None:
     async def main(house: House, process: Process) -> None:
-        await fill(process)
+        await fill(house, process)
         done = await erased(house, Selection(texts=(MARK,)))
         again = await house.open()
         for log, opened in again.workspace.logs.items():
@@ -214,10 +214,9 @@ def test_blobs_go_with_the_last_event_that_names_them() -> None:
     async def main(house: House, process: Process) -> None:
         blobs = Blobs(process.workspace.handle(Role.OWNER))
         shared, own = await blobs.put(b'["shared"]'), await blobs.put(msgspec.json.encode([MARK]))
-        runtime: Any = process.runtime
-        first = [msgspec.structs.replace(made(runtime, "m1"), blobs=(shared, own))]
+        first = [msgspec.structs.replace(made(house.runtime, "m1"), blobs=(shared, own))]
         told = await process.workspace.record("activity", first, actor="ann")
-        second = [msgspec.structs.replace(made(runtime, "m2"), blobs=(shared,))]
+        second = [msgspec.structs.replace(made(house.runtime, "m2"), blobs=(shared,))]
         await process.workspace.record("activity", second, actor="ann")
         await house.runtime.sleep(2 * MIN_AGE)
         done = await erased(house, at("activity", told.position))
@@ -231,7 +230,7 @@ def test_blobs_go_with_the_last_event_that_names_them() -> None:
 def test_a_text_in_a_blob_is_replaced_there() -> None:
     async def main(house: House, process: Process) -> None:
         own = await Blobs(process.workspace.handle(Role.OWNER)).put(msgspec.json.encode({"who": MARK, "n": 1}))
-        fact = msgspec.structs.replace(made(process.runtime, "m1"), blobs=(own,))  # type: ignore[arg-type]
+        fact = msgspec.structs.replace(made(house.runtime, "m1"), blobs=(own,))
         told = await process.workspace.record("activity", [fact], actor="ann")
         await house.runtime.sleep(2 * MIN_AGE)
         await erased(house, Selection(texts=(MARK,)))
@@ -274,7 +273,7 @@ def test_what_is_young_goes_with_the_next_collection() -> None:
 
     async def main(house: House, process: Process) -> None:
         idle = await house.open()
-        await process.workspace.record("activity", [made(process.runtime, MARK)], actor="ann")  # type: ignore[arg-type]
+        await process.workspace.record("activity", [made(house.runtime, MARK)], actor="ann")
         done = await erased(house, Selection(texts=(MARK,)))
         assert sum(one.waiting for one in done.buried)
         assert all("/ledger/" in path for path in await holders(house.objects))
@@ -376,3 +375,70 @@ def _dies_at(last: int, applied: bool, outcomes: set[str]) -> int:
 
     in_dated_house(main)
     return following
+
+
+def test_the_next_backup_does_not_have_it_and_prune_lets_the_others_go() -> None:
+    async def main(house: House, process: Process) -> None:
+        vault, blobs = MemoryStore(), Blobs(process.workspace.handle(Role.OWNER))
+        own = await blobs.put(msgspec.json.encode([MARK]))
+        fact = msgspec.structs.replace(made(house.runtime, "m1"), blobs=(own,))
+        told = await process.workspace.record("activity", [fact], actor="ann")
+        kept = msgspec.structs.replace(made(house.runtime, "m2"), blobs=(await blobs.put(b"[]"),))
+        await process.workspace.record("activity", [kept], actor="ann")
+        await back_up(process, vault)
+        assert await holders(vault)
+        await erased(house, at("activity", told.position))
+        again = await house.open()
+        pruning = vault_of(vault, house.runtime)
+        with pytest.raises(Refused, match="take another one first"):
+            await prune(pruning, house.runtime, keep=0, before=2)
+        taken = await back_up(again, vault)
+        assert sum(one.count for one in taken.backup.lists_of("blobs")) == 1
+        await prune(pruning, house.runtime, keep=0, before=2)
+        assert not await holders(vault)
+        fresh = MemoryStore()
+        await put_back(house, vault, into=fresh)
+        await check_healthy(await open_again(house, fresh))
+
+    in_dated_house(main)
+
+
+def test_a_restored_incarnation_goes_after_a_day_and_what_was_begun_in_vain_with_it() -> None:
+    async def main(house: House, process: Process) -> None:
+        vault = MemoryStore()
+        await process.create("a.one")
+        await process.workspace.record("activity", [made(house.runtime, "m1")], actor="ann")
+        await back_up(process, vault)
+        await process.decide(CreateNamespace(("after",)))
+        with pytest.raises(Crash):
+            await put_back(house, vault, through=Dying(house.objects, 60, applied=True))
+        await back_up(process, vault)
+        done = await put_back(house, vault)
+        for hours, is_gone in ((2, False), (23, True)):
+            await house.runtime.sleep(hours * 3600)
+            shown = await bury(house.objects, SCOPE, house.runtime, dry_run=True)
+            [buried] = await bury(house.objects, SCOPE, house.runtime)
+            assert bool(buried.objects) == bool(shown[0].objects) == is_gone
+        folders = {path.split("/")[2] for path in await paths(house.objects, SCOPE.root)}
+        lives = {process.workspace.incarnation.id, done.incarnation.id}
+        assert {folder for folder in folders if folder.startswith("inc-")} == lives
+        left = await paths(house.objects, f"{SCOPE.root}/{process.workspace.incarnation.id}")
+        assert all("/floor/" in path or path.endswith("/hint") or path[-20:].isdigit() for path in left), left
+        with pytest.raises(Superseded):
+            await process.decide(CreateNamespace(("lost",)))
+        await check_healthy(await house.open())
+
+    in_dated_house(main)
+
+
+def test_an_incarnation_that_is_not_sealed_is_left_alone() -> None:
+    async def main(house: House, process: Process) -> None:
+        await process.create("a.one")
+        life = Incarnation("inc-other", 2, house.runtime.now(), "erase", process.workspace.incarnation.id)
+        await open_incarnation(house.objects, SCOPE, house.runtime, life)
+        await house.runtime.sleep(100 * 24 * 3600)
+        before = await paths(house.objects, f"{SCOPE.root}/{process.workspace.incarnation.id}")
+        await bury(house.objects, SCOPE, house.runtime)
+        assert await paths(house.objects, f"{SCOPE.root}/{process.workspace.incarnation.id}") == before
+
+    in_dated_house(main)

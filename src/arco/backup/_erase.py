@@ -132,8 +132,8 @@ async def plan_erasure(
         _check_found(plan, edits.values())
     except NotFound:
         # The same command once more, after it was interrupted or when what was too young has its age.
-        left = await bury(base, scope, runtime, dry_run=True) if source.life.reason == "erase" else []
-        if not plan.is_empty or not any(one.objects or one.waiting for one in left):
+        former = await bury(base, scope, runtime, dry_run=True) if source.life.reason == "erase" else []
+        if not plan.is_empty or not any(one.objects or one.waiting for one in former):
             raise
     return plan
 

@@ -221,7 +221,8 @@ async def gc(
         ]
         for done in found
     ]
-    paths = [(info.path, info.size) for done in (*found, *buried) for info in done.objects]
+    gone = [info for done in found for info in done.objects] + [info for one in buried for info in one.objects]
+    paths = [(info.path, info.size) for info in gone]
     parts: list[RenderableType] = [grid(headers, rows), *buried_text(buried, deleted)]
     if dry_run and paths:
         parts.append(grid(["path", "size"], [[path, shown_size(size)] for path, size in paths[:LISTED]]))
