@@ -11,11 +11,12 @@ import pytest
 import zstandard
 
 from arco.backup import Erased, Selection, bury, erase, plan_erasure, prune
+from arco.backup._survey import Editing
 from arco.core import NotFound, Refused, Superseded
 from arco.domains.catalog import CreateNamespace, CreateTable, Ref, UpdateTable
 from arco.domains.execution import MATERIALIZATIONS
 from arco.log import FIRST_LINK, Blobs, Place, position_of, read_log
-from arco.runtime import Incarnation, open_incarnation, read_incarnations
+from arco.runtime import DEFINITIONS, Incarnation, open_incarnation, read_incarnations
 from arco.state import AUDIT, ERASURES, Revisions, open_ledger
 from arco.storage import MIN_AGE, MemoryStore, RequestCounts, Role, RoleStore, Store, Tail
 from tests.backup.test_restore import SET, check_healthy, colour
@@ -442,3 +443,21 @@ def test_an_incarnation_that_is_not_sealed_is_left_alone() -> None:
         assert await paths(house.objects, f"{SCOPE.root}/{process.workspace.incarnation.id}") == before
 
     in_dated_house(main)
+
+
+@pytest.mark.parametrize(
+    ("kind", "data", "said"),
+    [
+        ("AttemptReaped", {"run_id": "R", "task_key": "t", "attempt": 1, "attempt_id": "a", "reason": "x"}, "about R"),
+        ("IcebergCommitted", {"table_id": "T", "number": 1}, "about T"),
+        ("WorkspaceErased", {"incarnation": "i"}, "it stays"),
+    ],
+)
+def test_what_would_be_done_or_told_again_goes_only_as_a_whole(kind: str, data: dict[str, Any], said: str) -> None:
+    fields = {"id": "1", "time": "t", "source": "s", "actor": "a", "operation": "o"}
+    event, definition = msgspec.json.encode({**fields, "type": kind, "data": data}), DEFINITIONS[1]
+    with pytest.raises(Refused, match=said):
+        Editing("activity", definition, at("activity", 7), {}, REASON).edit(7, event)
+    for selection in (Selection(ids=("R",)), Selection(ids=("T",))):
+        editing = Editing("activity", definition, selection, {}, REASON)
+        assert b"EventErased" in editing.edit(7, event) or selection.ids[0] not in data.values()

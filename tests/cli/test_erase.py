@@ -84,3 +84,10 @@ def test_a_reason_is_needed_and_keeps_the_secret(cli: Cli, workspace: Path) -> N
     assert "say why" in cli("erase", "--text", "eve", "--reason", " ", "--yes").err
     assert "say it otherwise" in cli("erase", "--text", "eve", "--reason", "eve asked", "--yes").err
     assert "say --yes" in cli("erase", "--text", "eve", *WHY).err
+
+
+def test_an_asset_that_is_deployed_is_not_erased(cli: Cli, project: Path) -> None:
+    asset = cli("query", "select asset_id, key from system.assets order by key limit 1", "--json").document["rows"][0]
+    refused = cli("erase", "--about", asset[0], *WHY, "--yes")
+    assert refused.code == 3
+    assert f"the asset {asset[1]} is in the code that is deployed" in refused.err

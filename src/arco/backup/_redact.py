@@ -94,9 +94,7 @@ def redact(
         return None
     event: dict[str, Any] = msgspec.json.decode(data)
     kind = event["type"]
-    if kind == EVENT_ERASED.name:
-        return None
-    if is_chosen:
+    if is_chosen and kind != EVENT_ERASED.name:
         return _erased(event, reason)
     before = event.get("data")
     if selection.ids and isinstance(before, dict):

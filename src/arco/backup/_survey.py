@@ -114,7 +114,8 @@ class Editing:
         (self.whole if redaction.is_whole else self.edited)[redaction.type] += 1
         self.before |= named_in(event)
         self.after |= named_in(redaction.data)
-        self.found |= {text for text in (*self.selection.ids, *self.selection.texts) if has_text(event, (text,))}
+        said = repr(msgspec.json.decode(event))
+        self.found |= {text for text in (*self.selection.ids, *self.selection.texts) if text in said}
         if self.selection.holds(self.log, position):
             self.found.add(str(position))
         return redaction.data

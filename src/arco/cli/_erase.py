@@ -106,14 +106,14 @@ async def _holding(session: Session, plan: ErasurePlan) -> list[Backup]:
         return []
     async with open_vault(session, None, None, Role.READER) as vault:
         backups = await vault.backups()
-    ends = {log: number_of(position) for log, position in plan.first.items()}
-    return [
-        one
-        for one in backups
-        if one.incarnation != plan.old.id or not plan.is_empty
-        if any(one.logs[log].link.number >= first for log, first in ends.items() if log in one.logs)
-        or (plan.objects and not ends)
-    ]
+    return [one for one in backups if _holds(one, plan)]
+
+
+def _holds(backup: Backup, plan: ErasurePlan) -> bool:
+    if plan.is_filled or (plan.objects and backup.data):
+        return True
+    ends = {log: copy.link.number for log, copy in backup.logs.items()}
+    return any(ends.get(log, 0) >= number_of(first) for log, first in plan.first.items())
 
 
 # What it says
