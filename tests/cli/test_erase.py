@@ -67,6 +67,8 @@ def test_gc_deletes_what_was_too_young(cli: Cli, workspace: Path) -> None:
         (("--event", "activity=2:0..1:0"), 2, "swap them"),
         (("--event", "activity=99:0"), 3, "there is no event at 99:0"),
         (("--event", "other=1:0"), 3, "there is no log 'other'"),
+        (("--about", ""), 2, "is no id"),
+        (("--about", "../.."), 2, "is no id"),
         (("--about", "nothing"), 3, "no event names the id"),
         (("--text", "nobody said this"), 3, "the text stands in no event"),
         (("--event", "catalog=2:0"), 3, "mean nothing without what would go"),

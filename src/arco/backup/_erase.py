@@ -20,23 +20,22 @@ import msgspec
 
 from arco.backup._redact import MIN_TEXT, Selection, replace_texts
 from arco.backup._rewrite import rewrite_segment
-from arco.backup._seal import find_seal, seal_incarnation, table_ids
+from arco.backup._seal import seal_incarnation, table_ids
+from arco.backup._source import Source
 from arco.backup._superseded import Buried, bury
-from arco.backup._survey import Editing, rewrite_blobs, survey_log
+from arco.backup._survey import Editing, survey_log
 from arco.backup._target import LOGS, Progress, Target
 from arco.backup._vault import in_parallel
-from arco.core import Invalid, NotFound, Refused, Runtime, derive_ulid, new_ulid
-from arco.domains.deployments import ASSETS, AssetStatus
+from arco.core import Invalid, NotFound, Runtime, derive_ulid, new_ulid
 from arco.iceberg import Decisions, Outcome, Pointer, Who, decode_pointer
-from arco.log import FIRST_LINK, Blobs, Place, check_segment, position_of
+from arco.log import FIRST_LINK, Blobs, check_segment, position_of
 from arco.runtime import DEFINITIONS, Incarnation, open_incarnation, read_incarnations
-from arco.state import WORKSPACE_ERASED, Revisions, WorkspaceErased, open_ledger, snapshot_at_revision
-from arco.storage import ObjectMissing, RequestCounts, Role, RoleStore, Scope, Sequence, Store
+from arco.state import WORKSPACE_ERASED, WorkspaceErased, open_ledger
+from arco.storage import RequestCounts, Role, RoleStore, Scope, Sequence, Store
 
 __all__ = ["Erased", "ErasurePlan", "erase", "plan_erasure"]
 
-_OWN = re.compile(r"data/.+/(?:arco_version=)?[0-7][0-9A-HJKMNP-TV-Z]{25}")
-"""The folder of one version."""
+_ID = re.compile(r"[A-Za-z0-9_-]{3,128}")
 
 
 @dataclass(frozen=True)
@@ -82,6 +81,9 @@ class Erased:
 def check_selection(selection: Selection) -> None:
     if not (selection.positions or selection.ids or selection.texts):
         raise Invalid("nothing says what to erase; name events (--event), an id (--about) or a text (--text)")
+    for one in selection.ids:
+        if _ID.fullmatch(one) is None:
+            raise Invalid(f"{one[:80]!r} is no id; `arco table show`, `assets show` and `runs list` show ids")
     for text in selection.texts:
         if len(text) < MIN_TEXT:
             raise Invalid(f"a text of fewer than {MIN_TEXT} characters stands everywhere; name a longer one")
@@ -101,7 +103,7 @@ async def plan_erasure(
     there = await read_incarnations(base, scope, runtime)
     if not there:
         raise NotFound(f"there is no workspace {scope.root} here")
-    source = _Source(base, scope, runtime, there[-1])
+    source = Source(base, scope, runtime, there[-1])
     await source.find_ends()
     if (left := await source.left_to_delete(selection)) is not None:
         return ErasurePlan(selection, reason, source.life, True, source.ends, objects=left, is_filled=True)
@@ -143,7 +145,7 @@ def _check_found(plan: ErasurePlan, edits: Iterable[Editing]) -> None:
     for log, ranges in selection.positions.items():
         if log not in LOGS:
             raise NotFound(f"there is no log {log[:80]!r}; there are {' and '.join(LOGS)}")
-        found = {int(text) for editing in edits if editing.log == log for text in editing.found if text.isdigit()}
+        found = {position for editing in edits if editing.log == log for position in editing.chosen}
         for first, last in ranges:
             if not any(first <= position <= last for position in found):
                 raise NotFound(
@@ -167,90 +169,6 @@ def _words(selection: Selection, seed: str) -> dict[str, str]:
 
 def _with(words: dict[str, str], blobs: dict[str, bytes]) -> dict[str, str]:
     return words | {sha256: hashlib.sha256(data).hexdigest() for sha256, data in blobs.items()}
-
-
-class _Source:
-    """The incarnation that an erasure starts from."""
-
-    def __init__(self, base: Store, scope: Scope, runtime: Runtime, life: Incarnation) -> None:
-        self.life = life
-        self.reader = RoleStore(base, scope, Role.READER, RequestCounts())
-        self.ends: dict[str, int] = {}
-        self.seal: tuple[str, int] | None = None
-        """Id and time of the seal of the catalog's log."""
-        self._scope = scope
-        self._runtime = runtime
-
-    def place(self, log: str) -> Place:
-        return Place(self._scope.tenant, self._scope.workspace, self.life.id, log)
-
-    def revisions(self, log: str) -> Revisions:
-        return Revisions(self.reader, self.place(log), self._runtime)
-
-    async def find_ends(self) -> None:
-        for log in LOGS:
-            seal, self.ends[log] = await find_seal(self.reader, self.place(log), self._runtime)
-            if log == "catalog" and seal is not None:
-                self.seal = seal.id, seal.received
-
-    def seed(self, selection: Selection) -> str:
-        """What everything that an erasure makes up is made of. Who has only what is left cannot make it."""
-        assert self.seal is not None, "it is sealed"
-        return f"{self.seal[0]}:{selection.text()}"
-
-    def successor(self, selection: Selection) -> str:
-        assert self.seal is not None, "it is sealed"
-        return f"inc-{derive_ulid(self.seal[1], self.seed(selection)).lower()}"
-
-    def mark(self, selection: Selection) -> str:
-        """Where it is written down that the new incarnation is whole, and what is to be deleted then."""
-        return f"{self.life.id}/successors/{self.successor(selection)}/filled"
-
-    async def left_to_delete(self, selection: Selection) -> tuple[str, ...] | None:
-        if self.seal is None:
-            return None
-        try:
-            return msgspec.json.decode(await self.reader.get(self.mark(selection)), type=tuple[str, ...])
-        except ObjectMissing:
-            return None
-
-    async def blobs(self, words: dict[str, str]) -> dict[str, bytes]:
-        ledgers = [(open_ledger(self.reader, self.revisions(log)), self.ends[log]) for log in LOGS]
-        return await rewrite_blobs(self.reader, ledgers, words)
-
-    async def check_ids(self, selection: Selection) -> None:
-        """An asset of the current code would be planned without being known."""
-        if not selection.ids:
-            return
-        definition = next(known for known in DEFINITIONS if known.log == "catalog")
-        head = (await self.revisions("catalog").head()).manifest
-        rows = await snapshot_at_revision(definition, self.reader, head, self._runtime).scan(ASSETS)
-        for row in rows.select(["asset_id", "key", "status"]).to_pylist():
-            if row["asset_id"] in selection.ids and row["status"] == AssetStatus.ACTIVE:
-                raise Refused(
-                    f"the asset {row['key']} is in the code that is deployed; deploy the code without it, then erase it"
-                )
-
-    async def gone(self, edits: Iterable[Editing], selection: Selection, blobs: dict[str, bytes]) -> set[str]:
-        """Objects and folders beside the incarnations that nothing names afterwards."""
-        found, after = {Blobs.path(sha256) for sha256 in blobs}, set[str]()
-        for editing in edits:
-            found |= editing.before
-            after |= editing.after
-        found -= after
-        # Beside the files of a version lies what its writer left there; the folder is its own.
-        folders = {_folder(path) for path in found if _OWN.fullmatch(_folder(path))} - set(map(_folder, after))
-        folders |= {f"{top}/{one}" for one in selection.ids for top in ("data", "logs")}
-        folders |= {f"warehouse/{one.lower()}" for one in selection.ids}
-        for folder in folders:
-            async for _ in self.reader.list(folder):
-                found.add(f"{folder}/")
-                break
-        return found
-
-
-def _folder(path: str) -> str:
-    return path.rpartition("/")[0]
 
 
 async def erase(
@@ -281,7 +199,7 @@ async def erase(
         manifests=False,
         progress=lambda done, total: progress("sealing tables", done, total),
     )
-    source = _Source(base, scope, runtime, plan.old)
+    source = Source(base, scope, runtime, plan.old)
     await source.find_ends()
     ends = {log: str(position_of(number + 1, 0) - 1) for log, number in source.ends.items()}
     life = Incarnation(
@@ -302,9 +220,7 @@ async def erase(
 
 
 class _Writing:
-    def __init__(
-        self, source: _Source, target: Target, plan: ErasurePlan, runtime: Runtime, progress: Progress
-    ) -> None:
+    def __init__(self, source: Source, target: Target, plan: ErasurePlan, runtime: Runtime, progress: Progress) -> None:
         self._source = source
         self._target = target
         self._plan = plan

@@ -96,7 +96,9 @@ class Editing:
     whole: Counter[str] = field(default_factory=Counter)
     edited: Counter[str] = field(default_factory=Counter)
     found: set[str] = field(default_factory=set)
-    """What of the selection was met: positions as text, ids and texts."""
+    """Ids and texts of the selection that were met."""
+    chosen: set[int] = field(default_factory=set)
+    """Positions of the selection that were met."""
     before: set[str] = field(default_factory=set)
     """What redacted events named."""
     after: set[str] = field(default_factory=set)
@@ -117,7 +119,7 @@ class Editing:
         said = repr(msgspec.json.decode(event))
         self.found |= {text for text in (*self.selection.ids, *self.selection.texts) if text in said}
         if self.selection.holds(self.log, position):
-            self.found.add(str(position))
+            self.chosen.add(position)
         return redaction.data
 
     @property
