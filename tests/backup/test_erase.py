@@ -12,7 +12,7 @@ import zstandard
 
 from arco.backup import Erased, Selection, bury, erase, plan_erasure, prune
 from arco.backup._survey import Editing
-from arco.core import NotFound, Refused, Superseded
+from arco.core import Conflict, NotFound, Refused, Superseded
 from arco.domains.catalog import CreateNamespace, CreateTable, Ref, UpdateTable
 from arco.domains.execution import MATERIALIZATIONS
 from arco.log import FIRST_LINK, Blobs, Place, position_of, read_log
@@ -461,3 +461,27 @@ def test_what_would_be_done_or_told_again_goes_only_as_a_whole(kind: str, data: 
     for selection in (Selection(ids=("R",)), Selection(ids=("T",))):
         editing = Editing("activity", definition, selection, {}, REASON)
         assert b"EventErased" in editing.edit(7, event) or selection.ids[0] not in data.values()
+
+
+def test_of_two_erasures_at_once_one_deletes_and_opens() -> None:
+    """Both are written whole; the second must delete nothing that the first one's incarnation names."""
+
+    async def main(house: House, process: Process) -> None:
+        blobs = Blobs(process.workspace.handle(Role.OWNER))
+        told = []
+        for name in ("m1", "m2"):
+            fact = msgspec.structs.replace(made(house.runtime, name), blobs=(await blobs.put(f'["{name}"]'.encode()),))
+            told.append((await process.workspace.record("activity", [fact], actor="ann")).position)
+        plans = [
+            await plan_erasure(house.objects, SCOPE, house.runtime, at("activity", position), REASON)
+            for position in told
+        ]
+        await erase(house.objects, SCOPE, house.runtime, plans[0], actor="dpo")
+        with pytest.raises(Conflict):
+            await erase(house.objects, SCOPE, house.runtime, plans[1], actor="dpo")
+        again = await house.open()
+        await check_healthy(again)
+        [kept] = (await events(house, "activity"))[told[1]].blobs
+        assert await Blobs(again.workspace.handle(Role.READER)).get(kept) == b'["m2"]'
+
+    in_dated_house(main)

@@ -26,10 +26,10 @@ from arco.backup._superseded import Buried, bury
 from arco.backup._survey import Editing, survey_log
 from arco.backup._target import LOGS, Progress, Target
 from arco.backup._vault import in_parallel
-from arco.core import Invalid, NotFound, Runtime, derive_ulid, new_ulid
+from arco.core import Conflict, Invalid, NotFound, Runtime, derive_ulid, new_ulid
 from arco.iceberg import Decisions, Outcome, Pointer, Who, decode_pointer
 from arco.log import FIRST_LINK, Blobs, check_segment, position_of
-from arco.runtime import DEFINITIONS, Incarnation, open_incarnation, read_incarnations
+from arco.runtime import DEFINITIONS, Incarnation, open_incarnation, read_incarnation, read_incarnations
 from arco.state import WORKSPACE_ERASED, WorkspaceErased, open_ledger
 from arco.storage import RequestCounts, Role, RoleStore, Scope, Sequence, Store
 
@@ -62,7 +62,8 @@ class ErasurePlan:
     tables: tuple[str, ...] = ()
     """Iceberg tables that go."""
     is_filled: bool = False
-    """Whether the new incarnation is written already, by one that was interrupted: `objects` are left to delete."""
+    """Whether an erasure was interrupted that had written all of its incarnation: that one is finished, and nothing
+    else is done. `objects` are left to delete."""
 
     @property
     def is_empty(self) -> bool:
@@ -105,8 +106,8 @@ async def plan_erasure(
         raise NotFound(f"there is no workspace {scope.root} here")
     source = Source(base, scope, runtime, there[-1])
     await source.find_ends()
-    if (left := await source.left_to_delete(selection)) is not None:
-        return ErasurePlan(selection, reason, source.life, True, source.ends, objects=left, is_filled=True)
+    if (settled := await source.settled()) is not None:
+        return ErasurePlan(selection, reason, source.life, True, source.ends, objects=settled.delete, is_filled=True)
     words = _words(selection, "plan")
     blobs = await source.blobs(words)
     await source.check_ids(selection)
@@ -210,12 +211,20 @@ async def erase(
         plan.old.id,
         through=ends,
     )
-    gone = await source.left_to_delete(plan.selection)
-    if gone is None:
+    following = await source.settled()
+    if following is None:
         target = Target(base, scope, runtime, life, actor, progress)
         gone = await _Writing(source, target, plan, runtime, progress).fill()
-    deleted = await _delete(RoleStore(base, scope, Role.COLLECTOR, RequestCounts()), gone, progress)
-    opened = await open_incarnation(base, scope, runtime, life)
+        # From here on the old log cannot be read whole any more, so nothing is written a second time.
+        following = await target.settle(plan.old, gone)
+    # `next` goes once its incarnation is open, so whoever finds the old one still the newest has the only one.
+    newest = await read_incarnation(base, scope, runtime)
+    if newest.id not in (plan.old.id, following.life.id):
+        raise Conflict(f"{newest.id} was opened meanwhile; nothing was deleted: look at it, then run this again")
+    deleted = 0
+    if newest.id == plan.old.id:
+        deleted = await _delete(RoleStore(base, scope, Role.COLLECTOR, RequestCounts()), following.delete, progress)
+    opened = await open_incarnation(base, scope, runtime, following.life)
     return Erased(opened, plan, deleted, await bury(base, scope, runtime, progress=progress))
 
 
@@ -228,7 +237,7 @@ class _Writing:
         self._runtime = runtime
         self._progress = progress
 
-    async def fill(self) -> tuple[str, ...]:
+    async def fill(self) -> list[str]:
         """Write the whole incarnation; returns what nothing names any more."""
         await self._target.begin(self._plan.old)
         blobs = await self._source.blobs(self._words)
@@ -245,9 +254,7 @@ class _Writing:
         written = {Blobs.path(hashlib.sha256(data).hexdigest()) for data in blobs.values()}
         named = {path for editing in edits for path in editing.after}
         gone = await self._source.gone(edits, self._plan.selection, blobs) | (written - named)
-        # From here on the old log cannot be read whole any more, so nothing is written a second time.
-        await self._target.create(self._source.mark(self._plan.selection), msgspec.json.encode(sorted(gone)))
-        return tuple(sorted(gone))
+        return sorted(gone)
 
     async def _ledger(self, log: str, editing: Editing) -> None:
         """The segments up to the seal, each as its events are now."""

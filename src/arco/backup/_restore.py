@@ -160,7 +160,8 @@ async def restore(
         )
     else:
         await _fence_lost(restoring.store, scope, plan.backup, runtime)
-    opened = await open_incarnation(base, scope, runtime, plan.incarnation)
+    life = (await restoring.target.settle(plan.old)).life if plan.old is not None else plan.incarnation
+    opened = await open_incarnation(base, scope, runtime, life)
     return Restored(plan, opened, restored.positions, restored.tables, tuple(restored.elsewhere))
 
 
@@ -192,8 +193,8 @@ class _Restoring:
         actor: str,
         progress: Progress,
     ) -> None:
-        self._target = Target(base, scope, runtime, plan.incarnation, actor, progress)
-        self.store = self._target.store
+        self.target = Target(base, scope, runtime, plan.incarnation, actor, progress)
+        self.store = self.target.store
         self._vault = vault
         self._runtime = runtime
         self._plan = plan
@@ -205,7 +206,7 @@ class _Restoring:
     async def fill(self) -> _Filled:
         """Write the whole incarnation. What is there already from an earlier try is kept if it is the same."""
         backup = self._plan.backup
-        await self._target.begin(self._plan.old)
+        await self.target.begin(self._plan.old)
         for kind in ("blobs", "code", "data"):
             for listing in backup.lists_of(kind):
                 await self._put_back(kind, await self._vault.entries(listing))
@@ -214,7 +215,7 @@ class _Restoring:
             link = await self._ledger(definition.log, state.link.number if state is not None else 0)
             if state is not None:
                 await self._state(definition.log, state, link)
-        workspace = await self._target.fold()
+        workspace = await self.target.fold()
         positions = {log: int(opened.compactor.head.manifest.watermark) for log, opened in workspace.logs.items()}
         tables, elsewhere = await self._tables(workspace)
         return _Filled(positions, tables, elsewhere)
@@ -223,8 +224,8 @@ class _Restoring:
 
     async def _ledger(self, log: str, wanted: int) -> Link:
         """Write the segments; returns what links to the one that is wanted."""
-        place, cut, backup = self._target.place(log), self._plan.cut, self._plan.backup
-        sequence = self._target.ledger(log)
+        place, cut, backup = self.target.place(log), self._plan.cut, self._plan.backup
+        sequence = self.target.ledger(log)
         source = Place(backup.tenant, backup.workspace, backup.incarnation, log)
         last = cut.numbers[log]
         old, new, found = FIRST_LINK, FIRST_LINK, FIRST_LINK
@@ -241,14 +242,14 @@ class _Restoring:
                     break
                 through = cut.through.get(log) if old.number == last else None
                 rewritten, new = rewrite_segment(data, place, new, path, through=through)
-                there = await self._target.same_segment(sequence.path(new.number), rewritten)
+                there = await self.target.same_segment(sequence.path(new.number), rewritten)
                 if there is not None:
                     new = Link(new.number, hashlib.sha256(there).hexdigest(), new.received)
                 else:
                     batch.append((sequence.path(new.number), rewritten))
                 if new.number == wanted:
                     found = new
-            await self._target.write_segments(batch)
+            await self.target.write_segments(batch)
             self._progress(f"log {log}", new.number, last)
         if new.number != last:
             raise Corrupt(
@@ -256,7 +257,7 @@ class _Restoring:
             )
         life = self._plan.incarnation
         opened = IncarnationOpened(life.id, life.previous, life.reason, backup.id, str(new.number))
-        await self._target.note(log, new, INCARNATION_OPENED, opened)
+        await self.target.note(log, new, INCARNATION_OPENED, opened)
         return found
 
     # State
@@ -286,7 +287,7 @@ class _Restoring:
 
     async def _state(self, log: str, copy: LogCopy, link: Link) -> None:
         """Write the files of a revision and the manifest that makes them the first one here."""
-        place = self._target.place(log)
+        place = self.target.place(log)
         manifest = await self._manifest(copy)
         paths = rewritten_paths(manifest, place)
         backup = self._source_of.get(log, self._plan.backup)
@@ -296,7 +297,7 @@ class _Restoring:
             raise Corrupt(f"backup {backup.number} does not have {min(missing)}; use another backup")
         await self._put_back(f"state of {log}", [Entry(paths[entry.path], entry.content) for entry in entries])
         rewritten = encode_manifest(rewrite_manifest(manifest, place, link, backup.finished_at))
-        await self._target.create(Sequence(self.store, Layout(place).manifests, self._runtime).path(1), rewritten)
+        await self.target.create(Sequence(self.store, Layout(place).manifests, self._runtime).path(1), rewritten)
 
     # Iceberg
 
@@ -343,7 +344,7 @@ class _Restoring:
                     await self._locations.create(file.location, await self._vault.get(file.content))
                 except (Forbidden, Invalid, Unavailable) as error:
                     elsewhere.append(f"{copy.table_id}: {error.message}")
-        await self._target.write_pointers(pointers, copy.decisions)
+        await self.target.write_pointers(pointers, copy.decisions)
 
     # Objects
 
@@ -354,12 +355,12 @@ class _Restoring:
         async def put(entry: Entry) -> None:
             nonlocal done
             if not await self._is_there(entry.path, entry.content):
-                await self._target.create(entry.path, await self._vault.get(entry.content))
+                await self.target.create(entry.path, await self._vault.get(entry.content))
             done += 1
             self._progress(what, done, len(entries))
 
         await in_parallel(self._runtime, entries, put, limit=4)
 
     async def _is_there(self, path: str, content: Content) -> bool:
-        found = await self._target.head(path)
+        found = await self.target.head(path)
         return found is not None and found.size == content.size

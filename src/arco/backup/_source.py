@@ -11,8 +11,8 @@ import msgspec
 from arco.backup._redact import Selection
 from arco.backup._seal import find_seal
 from arco.backup._survey import Editing, rewrite_blobs
-from arco.backup._target import LOGS
-from arco.core import Refused, Runtime, derive_ulid
+from arco.backup._target import LOGS, Next
+from arco.core import Conflict, Refused, Runtime, derive_ulid
 from arco.domains.deployments import ASSETS, AssetStatus
 from arco.log import Blobs, Place
 from arco.runtime import DEFINITIONS, Incarnation
@@ -62,17 +62,17 @@ class Source:
         assert self.seal is not None, "it is sealed"
         return f"inc-{derive_ulid(self.seal[1], self.seed(selection)).lower()}"
 
-    def mark(self, selection: Selection) -> str:
-        """Where it is written down that the new incarnation is whole, and what is to be deleted then."""
-        return f"{self.life.id}/successors/{self.successor(selection)}/filled"
-
-    async def left_to_delete(self, selection: Selection) -> tuple[str, ...] | None:
-        if self.seal is None:
-            return None
+    async def settled(self) -> Next | None:
+        """What comes next, if one that was interrupted had written it whole."""
         try:
-            return msgspec.json.decode(await self.reader.get(self.mark(selection)), type=tuple[str, ...])
+            found = msgspec.json.decode(await self.reader.get(Next.path(self.life)), type=Next)
         except ObjectMissing:
             return None
+        if found.life.reason != "erase":
+            raise Conflict(
+                f"a {found.life.reason} was interrupted before it opened {found.life.id}; run it again first"
+            )
+        return found
 
     async def blobs(self, words: dict[str, str]) -> dict[str, bytes]:
         ledgers = [(open_ledger(self.reader, self.revisions(log)), self.ends[log]) for log in LOGS]

@@ -141,7 +141,7 @@ class _Burying:
     async def _begun(self, old: Incarnation, new: Incarnation) -> AsyncIterator[ObjectInfo]:
         """What lies in folders that were begun on top of an incarnation and can never be opened; their names last."""
         marks = [info async for info in self._store.list(f"{old.id}/successors")]
-        for name in sorted({mark.path.split("/")[2] for mark in marks} - {new.id}):
+        for name in sorted({mark.path.split("/")[2] for mark in marks if mark.path.endswith("/begun")} - {new.id}):
             async for info in self._store.list(name):
                 if "/floor/" not in info.path:
                     yield info

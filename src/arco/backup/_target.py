@@ -2,10 +2,11 @@
 
 What writes one may die and be run again: every object is made of the same input, so that what is there already is found
 to be the same and is kept. The old incarnation names every folder that was begun on top of it (`successors/`), so that
-the collector finds those which were never opened.
+the collector finds those which were never opened. Of two that are written at once the one is opened that `Next` names,
+and nobody else deletes what is to be deleted before that.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import msgspec
 
@@ -29,13 +30,25 @@ from arco.storage import (
     StoreFailed,
 )
 
-__all__ = ["LOGS", "Progress", "Target"]
+__all__ = ["LOGS", "Next", "Progress", "Target"]
 
 ATTEMPTS = 8
 LOGS = ("catalog", "activity")
 
 Progress = Callable[[str, int, int], None]
 """What is being written, how much is done, of how much."""
+
+
+class Next(msgspec.Struct, frozen=True):
+    """The incarnation that comes after another one. It is whole; created once, in the folder of the other."""
+
+    life: Incarnation
+    delete: tuple[str, ...] = ()
+    """What is to be deleted before it is opened; what ends in a slash is a folder."""
+
+    @staticmethod
+    def path(old: Incarnation) -> str:
+        return f"{old.id}/successors/next"
 
 
 class Target:
@@ -59,6 +72,25 @@ class Target:
     async def begin(self, old: Incarnation | None) -> None:
         if old is not None:
             await self.create(f"{old.id}/successors/{self.life.id}/begun", b"")
+
+    async def settle(self, old: Incarnation, delete: Iterable[str] = ()) -> Next:
+        """Say that this one is whole and comes next; `Conflict` if another one does."""
+        mine = Next(self.life, tuple(delete))
+        for attempt in range(ATTEMPTS):
+            try:
+                await self.store.put(Next.path(old), msgspec.json.encode(mine), only_if_absent=True)
+                return mine
+            except ObjectExists:
+                break
+            except StoreFailed as error:
+                await self._pause(attempt, Next.path(old), error)
+        there = await self.get(Next.path(old))
+        found = mine if there is None else msgspec.json.decode(there, type=Next)
+        if found.life.id != self.life.id:
+            raise Conflict(
+                f"the {found.life.reason} that opens {found.life.id} came first; run that one again, then this"
+            )
+        return found
 
     # The log
 

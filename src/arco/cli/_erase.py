@@ -174,7 +174,10 @@ def _plan_text(plan: ErasurePlan) -> list[RenderableType]:
 
 def _done_text(done: Erased) -> list[RenderableType]:
     parts: list[RenderableType] = []
-    if not done.plan.is_empty:
+    if done.plan.is_filled:
+        parts.append(say(f"An erasure that was interrupted is finished: {done.incarnation.id} is open.", "green"))
+        parts.append(say("If that was another one, run this again."))
+    elif not done.plan.is_empty:
         parts.append(say(f"Erased {_counts(done.plan)}. The workspace goes on as {done.incarnation.id}.", "green"))
         parts.append(say(f"{done.deleted:,} objects that only they named are deleted.", ""))
     else:
