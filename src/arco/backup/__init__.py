@@ -1,16 +1,21 @@
 """Backups of a workspace in another store, and going on from one: in a new incarnation, with the old one sealed.
 
-    take_backup -> Vault (backups/{n}, content by hash) -> plan_restore -> restore -> seal, incarnations/{n+1}
+    take_backup -> Vault (backups/{n}, content by hash) -> plan_restore -> restore -> seal, incarnations/{n+1} -> bury
+    plan_erasure -> erase -> seal, incarnations/{n+1} -> bury
 
-A backup is a pinned pair of positions with everything the log names, copied once and never again. docs/backup.md is the
-guide, ADR 0035 has the reasons.
+A backup is a pinned pair of positions with everything the log names, copied once and never again. An erasure writes a
+new incarnation too, without chosen events. `bury` deletes what is left of former incarnations. docs/backup.md and
+docs/erasure.md are the guides, ADR 0035 and 0040 have the reasons.
 """
 
 from arco.backup._cut import Cut, Moment
+from arco.backup._erase import Erased, ErasurePlan, erase, plan_erasure
 from arco.backup._format import Backup
 from arco.backup._prune import Pruned, prune
+from arco.backup._redact import Selection
 from arco.backup._restore import Plan, Restored, plan_restore, restore
 from arco.backup._schedule import BackupLoop, Schedule
+from arco.backup._superseded import Buried, bury
 from arco.backup._take import Taken, take_backup
 from arco.backup._vault import Vault
 from arco.backup._verify import compare_restored, verify_backup
@@ -18,15 +23,22 @@ from arco.backup._verify import compare_restored, verify_backup
 __all__ = [
     "Backup",
     "BackupLoop",
+    "Buried",
     "Cut",
+    "Erased",
+    "ErasurePlan",
     "Moment",
     "Plan",
     "Pruned",
     "Restored",
     "Schedule",
+    "Selection",
     "Taken",
     "Vault",
+    "bury",
     "compare_restored",
+    "erase",
+    "plan_erasure",
     "plan_restore",
     "prune",
     "restore",

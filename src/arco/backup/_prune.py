@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from arco.backup._format import Backup
 from arco.backup._vault import OBJECTS, Vault
-from arco.core import Corrupt, Runtime, new_ulid
+from arco.core import Corrupt, Refused, Runtime, new_ulid
 from arco.storage import ObjectInfo
 
 __all__ = ["Pruned", "prune"]
@@ -35,14 +35,25 @@ async def prune(
     runtime: Runtime,
     *,
     keep: int,
+    before: int | None = None,
     dry_run: bool = False,
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> Pruned:
-    """Delete backups that were finished more than `keep` microseconds ago. A read error stops it before that."""
+    """Delete backups that were finished more than `keep` microseconds ago, or with `before` all of smaller numbers.
+
+    A read error stops it before that.
+    """
     backups = await vault.backups()
     if not backups:
         return Pruned([], [], 0)
-    old = [backup for backup in backups[:-1] if backup.finished_at < runtime.now() - keep]
+    if before is not None and before > backups[-1].number:
+        raise Refused(
+            f"backup {backups[-1].number} is the newest, which always stays; take another one first: `arco backup`"
+        )
+    if before is not None:
+        old = [backup for backup in backups if backup.number < before]
+    else:
+        old = [backup for backup in backups[:-1] if backup.finished_at < runtime.now() - keep]
     old = old[: _leading(backups, old)]
     stay = backups[len(old) :]
     named: set[str] = set()

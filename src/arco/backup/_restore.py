@@ -8,18 +8,15 @@ command run again goes on: the folder's name is made of the backup and the cut, 
 """
 
 import hashlib
-from collections.abc import Callable
 from dataclasses import dataclass, field
-
-import msgspec
 
 from arco.backup._cut import Cut, Moment, find_cut, pointers_of, tables_through
 from arco.backup._format import Backup, Content, Entry, LogCopy, TableCopy
-from arco.backup._rewrite import rewrite_manifest, rewrite_pointers, rewrite_segment, rewritten_paths
+from arco.backup._rewrite import rewrite_manifest, rewrite_segment, rewritten_paths
 from arco.backup._seal import is_sealed, seal_incarnation
+from arco.backup._target import LOGS, Progress, Target
 from arco.backup._vault import Vault, in_parallel
 from arco.core import (
-    Conflict,
     Corrupt,
     Forbidden,
     Invalid,
@@ -27,22 +24,16 @@ from arco.core import (
     Runtime,
     Unavailable,
     derive_ulid,
-    format_time,
     new_ulid,
 )
 from arco.domains.tables import TABLE_STATES
-from arco.iceberg import Decisions, Locations, Pointer, Who, encode_pointer
+from arco.iceberg import Locations, Pointer, Who
 from arco.log import (
     FIRST_LINK,
-    SEGMENT_FORMAT,
-    Event,
-    Header,
     Link,
     Place,
     check_segment,
-    encode_segment,
     position_of,
-    segment_text,
 )
 from arco.runtime import DEFINITIONS, Incarnation, Workspace, open_incarnation, read_incarnations
 from arco.state import (
@@ -57,23 +48,15 @@ from arco.state import (
     snapshot_at_revision,
 )
 from arco.storage import (
-    ObjectExists,
-    ObjectMissing,
     RequestCounts,
     Role,
     RoleStore,
     Scope,
     Sequence,
     Store,
-    StoreFailed,
 )
 
 __all__ = ["Plan", "Restored", "plan_restore", "restore"]
-
-ATTEMPTS = 8
-LOGS = ("catalog", "activity")
-
-Progress = Callable[[str, int, int], None]
 
 
 @dataclass(frozen=True)
@@ -177,7 +160,8 @@ async def restore(
         )
     else:
         await _fence_lost(restoring.store, scope, plan.backup, runtime)
-    opened = await open_incarnation(base, scope, runtime, plan.incarnation)
+    life = (await restoring.target.settle(plan.old)).life if plan.old is not None else plan.incarnation
+    opened = await open_incarnation(base, scope, runtime, life)
     return Restored(plan, opened, restored.positions, restored.tables, tuple(restored.elsewhere))
 
 
@@ -209,46 +193,30 @@ class _Restoring:
         actor: str,
         progress: Progress,
     ) -> None:
-        self.store = RoleStore(base, scope, Role.ADMIN, RequestCounts())
-        self._base = base
-        self._scope = scope
+        self.target = Target(base, scope, runtime, plan.incarnation, actor, progress)
+        self.store = self.target.store
         self._vault = vault
         self._runtime = runtime
         self._plan = plan
         self._locations = locations
-        self._actor = actor
         self._progress = progress
-        self._life = plan.incarnation
         self._source_of: dict[str, Backup] = {}
         """Backups whose state is used, by log, where it is not that of the plan."""
-
-    def place(self, log: str) -> Place:
-        return Place(self._scope.tenant, self._scope.workspace, self._life.id, log)
 
     async def fill(self) -> _Filled:
         """Write the whole incarnation. What is there already from an earlier try is kept if it is the same."""
         backup = self._plan.backup
+        await self.target.begin(self._plan.old)
         for kind in ("blobs", "code", "data"):
             for listing in backup.lists_of(kind):
                 await self._put_back(kind, await self._vault.entries(listing))
-        positions = {}
         for definition in DEFINITIONS:
             state = await self._state_for(definition)
             link = await self._ledger(definition.log, state.link.number if state is not None else 0)
             if state is not None:
                 await self._state(definition.log, state, link)
-        workspace = Workspace(
-            self._base,
-            self._scope,
-            self._runtime,
-            self._life,
-            address=f"local:{new_ulid(self._runtime, self._runtime)}",
-            may_own=False,
-        )
-        for definition in DEFINITIONS:
-            log = await workspace.open_log(definition)
-            head = await log.compactor.compact(progress=lambda done, total: self._progress("folding", done, total))
-            positions[definition.log] = int(head.watermark)
+        workspace = await self.target.fold()
+        positions = {log: int(opened.compactor.head.manifest.watermark) for log, opened in workspace.logs.items()}
         tables, elsewhere = await self._tables(workspace)
         return _Filled(positions, tables, elsewhere)
 
@@ -256,8 +224,8 @@ class _Restoring:
 
     async def _ledger(self, log: str, wanted: int) -> Link:
         """Write the segments; returns what links to the one that is wanted."""
-        place, cut, backup = self.place(log), self._plan.cut, self._plan.backup
-        sequence = Sequence(self.store, Layout(place).ledger, self._runtime)
+        place, cut, backup = self.target.place(log), self._plan.cut, self._plan.backup
+        sequence = self.target.ledger(log)
         source = Place(backup.tenant, backup.workspace, backup.incarnation, log)
         last = cut.numbers[log]
         old, new, found = FIRST_LINK, FIRST_LINK, FIRST_LINK
@@ -274,74 +242,23 @@ class _Restoring:
                     break
                 through = cut.through.get(log) if old.number == last else None
                 rewritten, new = rewrite_segment(data, place, new, path, through=through)
-                there = await self._same_segment(sequence.path(new.number), rewritten)
+                there = await self.target.same_segment(sequence.path(new.number), rewritten)
                 if there is not None:
                     new = Link(new.number, hashlib.sha256(there).hexdigest(), new.received)
                 else:
                     batch.append((sequence.path(new.number), rewritten))
                 if new.number == wanted:
                     found = new
-            await in_parallel(self._runtime, batch, lambda item: self._create(*item))
+            await self.target.write_segments(batch)
             self._progress(f"log {log}", new.number, last)
         if new.number != last:
             raise Corrupt(
                 f"backup {backup.number} ends at segment {new.number} of {log}, not {last}; use another backup"
             )
-        await self._note(sequence, place, new)
+        life = self._plan.incarnation
+        opened = IncarnationOpened(life.id, life.previous, life.reason, backup.id, str(new.number))
+        await self.target.note(log, new, INCARNATION_OPENED, opened)
         return found
-
-    async def _same_segment(self, path: str, data: bytes) -> bytes | None:
-        """What an earlier try wrote there, if it says the same: another version of zstd may have other bytes for it."""
-        there = await self._get(path)
-        if there is None:
-            return None
-        if segment_text(there, path) != segment_text(data, path):
-            raise _other(path)
-        return there
-
-    async def _note(self, sequence: Sequence, place: Place, link: Link) -> None:
-        """The first event of the new incarnation says where it comes from; the audit lists it."""
-        path = sequence.path(link.number + 1)
-        there = await self._get(path)
-        if there is not None:
-            segment, _ = check_segment(there, place, link, path)
-            if [event.type for event in segment.events] != [INCARNATION_OPENED.name]:
-                raise _other(path)
-            return
-        backup, now = self._plan.backup, self._runtime.now()
-        payload = IncarnationOpened(
-            incarnation=self._life.id,
-            previous=self._life.previous,
-            reason=self._life.reason,
-            backup=backup.id,
-            through=str(link.number),
-        )
-        operation = new_ulid(self._runtime, self._runtime)
-        event = Event(
-            id=new_ulid(self._runtime, self._runtime),
-            type=INCARNATION_OPENED.name,
-            version=INCARNATION_OPENED.version,
-            time=format_time(now),
-            source="arco",
-            subject=self._life.id,
-            actor=self._actor,
-            operation=operation,
-            data=msgspec.Raw(msgspec.json.encode(payload)),
-        )
-        header = Header(
-            format=SEGMENT_FORMAT,
-            log=place.log,
-            number=link.number + 1,
-            id=new_ulid(self._runtime, self._runtime),
-            previous=link.sha256,
-            incarnation=place.incarnation,
-            tenant=place.tenant,
-            workspace=place.workspace,
-            writer=f"restore:{operation}",
-            received=max(now, link.received),
-            folds={},
-        )
-        await self._create(path, encode_segment(header, [msgspec.json.encode(event)]))
 
     # State
 
@@ -370,7 +287,7 @@ class _Restoring:
 
     async def _state(self, log: str, copy: LogCopy, link: Link) -> None:
         """Write the files of a revision and the manifest that makes them the first one here."""
-        place = self.place(log)
+        place = self.target.place(log)
         manifest = await self._manifest(copy)
         paths = rewritten_paths(manifest, place)
         backup = self._source_of.get(log, self._plan.backup)
@@ -380,7 +297,7 @@ class _Restoring:
             raise Corrupt(f"backup {backup.number} does not have {min(missing)}; use another backup")
         await self._put_back(f"state of {log}", [Entry(paths[entry.path], entry.content) for entry in entries])
         rewritten = encode_manifest(rewrite_manifest(manifest, place, link, backup.finished_at))
-        await self._create(Sequence(self.store, Layout(place).manifests, self._runtime).path(1), rewritten)
+        await self.target.create(Sequence(self.store, Layout(place).manifests, self._runtime).path(1), rewritten)
 
     # Iceberg
 
@@ -418,8 +335,7 @@ class _Restoring:
         return {row["table_id"]: row["recorded_through"] for row in rows}
 
     async def _table(self, copy: TableCopy, pointers: list[Pointer], elsewhere: list[str]) -> None:
-        """Files first, then decisions, then the pointers that name them. A floor says that those before are gone."""
-        prefix = f"{self._life.id}/iceberg"
+        """Files first, then the pointers that name them."""
         named = {pointer.metadata_location for pointer in pointers}
         named |= {pointer.before.metadata_location for pointer in pointers if pointer.before is not None}
         for file in copy.metadata:
@@ -428,18 +344,7 @@ class _Restoring:
                     await self._locations.create(file.location, await self._vault.get(file.content))
                 except (Forbidden, Invalid, Unavailable) as error:
                     elsewhere.append(f"{copy.table_id}: {error.message}")
-        decisions = Decisions(self.store, prefix, self._runtime)
-        for pointer in pointers:
-            if pointer.txn is not None:
-                wanted = copy.decisions.get(pointer.txn, "aborted")
-                if await decisions.decide(pointer.txn, wanted) != wanted:
-                    raise _other(decisions.path(pointer.txn))
-        sequence = Sequence(self.store, f"{prefix}/pointers/{copy.table_id}", self._runtime)
-        if copy.first > 1:
-            await sequence.raise_floor(copy.first - 1, copy.table_id)
-        rewritten = rewrite_pointers(pointers, self._life.id, encode_pointer)
-        for number, data in enumerate(rewritten, copy.first):
-            await self._create(sequence.path(number), data)
+        await self.target.write_pointers(pointers, copy.decisions)
 
     # Objects
 
@@ -450,56 +355,12 @@ class _Restoring:
         async def put(entry: Entry) -> None:
             nonlocal done
             if not await self._is_there(entry.path, entry.content):
-                await self._create(entry.path, await self._vault.get(entry.content))
+                await self.target.create(entry.path, await self._vault.get(entry.content))
             done += 1
             self._progress(what, done, len(entries))
 
         await in_parallel(self._runtime, entries, put, limit=4)
 
     async def _is_there(self, path: str, content: Content) -> bool:
-        for attempt in range(ATTEMPTS):
-            try:
-                return (await self.store.head(path)).size == content.size
-            except ObjectMissing:
-                return False
-            except StoreFailed as error:
-                await self._pause(attempt, path, error)
-        raise AssertionError
-
-    async def _get(self, path: str) -> bytes | None:
-        for attempt in range(ATTEMPTS):
-            try:
-                return await self.store.get(path)
-            except ObjectMissing:
-                return None
-            except StoreFailed as error:
-                await self._pause(attempt, path, error)
-        raise AssertionError
-
-    async def _create(self, path: str, data: bytes) -> None:
-        """Write an object, or find that it is there with the same bytes."""
-        for attempt in range(ATTEMPTS):
-            try:
-                await self.store.put(path, data, only_if_absent=True)
-                return
-            except ObjectExists:
-                if await self._get(path) != data:
-                    raise _other(path) from None
-                await self.store.persist(path)
-                return
-            except StoreFailed as error:
-                await self._pause(attempt, path, error)
-
-    async def _pause(self, attempt: int, path: str, error: StoreFailed) -> None:
-        if attempt == ATTEMPTS - 1:
-            message = f"{path} cannot be written or read now: {error.message}; run it again, it goes on from here"
-            raise Unavailable(message) from error
-        await self._runtime.sleep(self._runtime.uniform(0.5, 1.0) * min(0.02 * 2**attempt, 2.0))
-
-
-def _other(path: str) -> Conflict:
-    return Conflict(
-        f"{path} is there and is not what this restore would write; nobody uses it: delete its folder, "
-        "then run it again",
-        path=path,
-    )
+        found = await self.target.head(path)
+        return found is not None and found.size == content.size

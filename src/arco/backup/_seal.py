@@ -25,7 +25,7 @@ from arco.log import SEGMENT_FORMAT as FORMAT
 from arco.state import Layout, decode_manifest, empty_manifest, encode_manifest
 from arco.storage import Sequence, Store, Tail, Won
 
-__all__ = ["Sealed", "is_sealed", "seal_incarnation"]
+__all__ = ["Sealed", "end_manifests", "find_seal", "is_sealed", "seal_incarnation", "table_ids"]
 
 ROUNDS = 1_000
 """How often a seal tries for the next number while somebody appends."""
@@ -49,20 +49,22 @@ async def seal_incarnation(
     who: Who,
     *,
     known: dict[str, int],
+    manifests: bool = True,
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> Sealed:
     """Seal both logs, their manifests and every table. Again is no error.
 
     `known` has numbers of segments that are known to exist, by log: below them the end of a log is not looked for.
+    Without `manifests` those are left to `end_manifests`: what is published of a sealed log is right, if of no use.
     """
     links = {}
     for log in ("catalog", "activity"):
         place = Place(tenant, workspace, incarnation, log)
         links[log] = await _seal_log(store, place, runtime, who, known.get(log, 0))
-    for log in ("catalog", "activity"):
+    for log in ("catalog", "activity") if manifests else ():
         await _seal_manifests(store, Place(tenant, workspace, incarnation, log), runtime, who)
     pointers = Pointers(store, f"{incarnation}/iceberg", runtime, incarnation)
-    tables = sorted(await _table_ids(store, incarnation))
+    tables = sorted(await table_ids(store, incarnation))
     done = 0
 
     async def seal(table_id: str) -> None:
@@ -77,11 +79,17 @@ async def seal_incarnation(
 
 async def is_sealed(store: Store, place: Place, runtime: Runtime) -> bool:
     """Whether the log of an incarnation has its last segment."""
+    return (await find_seal(store, place, runtime))[0] is not None
+
+
+async def find_seal(store: Store, place: Place, runtime: Runtime) -> tuple[Header | None, int]:
+    """The header of the last segment if that is the seal, and the number of the newest one that is none."""
     sequence = Sequence(store, Layout(place).ledger, runtime)
     tail = await _tail(store, sequence, place, runtime, 0)
     if tail.number == 0:
-        return False
-    return decode_segment(await sequence.read_known(tail.number), sequence.path(tail.number)).header.seal
+        return None, 0
+    header = decode_segment(await sequence.read_known(tail.number), sequence.path(tail.number)).header
+    return (header, tail.number - 1) if header.seal else (None, tail.number)
 
 
 async def _seal_log(store: Store, place: Place, runtime: Runtime, who: Who, known: int) -> Link:
@@ -103,7 +111,7 @@ async def _seal_log(store: Store, place: Place, runtime: Runtime, who: Who, know
             incarnation=place.incarnation,
             tenant=place.tenant,
             workspace=place.workspace,
-            writer=f"restore:{who.operation}",
+            writer=f"seal:{who.operation}",
             received=max(runtime.now(), link.received),
             folds={},
             seal=True,
@@ -158,7 +166,7 @@ async def _seal_manifests(store: Store, place: Place, runtime: Runtime, who: Who
             number=tail.number + 1,
             id=new_ulid(runtime, runtime),
             previous=hashlib.sha256(data).hexdigest() if data else "",
-            publisher=f"restore:{who.operation}",
+            publisher=f"seal:{who.operation}",
             published_at=max(runtime.now(), last.published_at + 1),
             pending=(),
             seal=True,
@@ -170,7 +178,30 @@ async def _seal_manifests(store: Store, place: Place, runtime: Runtime, who: Who
     raise Unavailable(f"others publish {place.log} faster than it can be sealed; stop them, or try again")
 
 
-async def _table_ids(store: Store, incarnation: str) -> set[str]:
+async def end_manifests(store: Store, place: Place, runtime: Runtime) -> None:
+    """Put a bare manifest after the last one of a superseded incarnation, so that the last one can go: it names files
+    and has values of their rows in its statistics. Again is no error."""
+    sequence = Sequence(store, Layout(place).manifests, runtime)
+    tail = await sequence.tail()
+    if tail.number == 0:
+        return
+    data = await sequence.read_known(tail.number)
+    with suppress(Corrupt):
+        last = decode_manifest(data, sequence.path(tail.number))
+        if last.seal and last.link == FIRST_LINK:
+            return
+    bare = msgspec.structs.replace(
+        empty_manifest(place),
+        number=tail.number + 1,
+        id=new_ulid(runtime, runtime),
+        previous=hashlib.sha256(data).hexdigest(),
+        published_at=runtime.now(),
+        seal=True,
+    )
+    await sequence.create(tail, encode_manifest(bare))  # who loses this loses it to another one like it
+
+
+async def table_ids(store: Store, incarnation: str) -> set[str]:
     """Every table that has a pointer. A listing, so that a catalog that cannot be read keeps nothing from its seal."""
     prefix = f"{incarnation}/iceberg/pointers"
     found = set()

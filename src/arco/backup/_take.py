@@ -207,8 +207,8 @@ class _Taking:
 
     async def _blob(self, sha256: str, known: dict[str, Entry]) -> None:
         path = Blobs.path(sha256)
-        if path not in known and path not in self.blobs:
-            self.blobs[path] = Entry(path, await self.put(await Blobs(self.source).get(sha256)))
+        if path not in self.blobs and (path not in known or self.same is None):
+            self.blobs[path] = known.get(path) or Entry(path, await self.put(await Blobs(self.source).get(sha256)))
 
     # State
 
@@ -240,7 +240,11 @@ class _Taking:
         known = await self._known("code")
         new: dict[str, Entry] = {}
         column = (await catalog.scan(CODE_VERSIONS)).column("code_sha256").to_pylist()
-        for path in sorted({f"code/{sha256}.zip" for sha256 in column if sha256} - known.keys()):
+        for path in sorted({f"code/{sha256}.zip" for sha256 in column if sha256}):
+            if path in known:
+                if self.same is None:
+                    new[path] = known[path]
+                continue
             data = await self._read(path)
             if hashlib.sha256(data).hexdigest() != path.removeprefix("code/").removesuffix(".zip"):
                 raise Corrupt(f"{path} was altered; deploy it again, then back up again", path=path)
@@ -319,7 +323,8 @@ class _Taking:
         return await self.vault.put_list(kind, name, entries, size, self.base, self.previous)
 
     async def _grown(self, kind: str, new: dict[str, Entry]) -> list[Listing]:
-        return await self._append(kind, "", [new[path] for path in sorted(new)], self.previous, Entry)
+        """Of the same incarnation what is new is put to what was there; another one may have lost some of that."""
+        return await self._append(kind, "", [new[path] for path in sorted(new)], self.same, Entry)
 
     async def _append(self, kind: str, name: str, new: list[T], previous: Backup | None, of: type[T]) -> list[Listing]:
         """The lists of the previous backup and what is new; full ones are named again as they are."""

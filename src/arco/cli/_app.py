@@ -26,6 +26,7 @@ from arco.cli._deploy import app as deploy
 from arco.cli._deploy import deployments
 from arco.cli._dev import app as dev
 from arco.cli._doctor import app as doctor
+from arco.cli._erase import app as erasing
 from arco.cli._init import app as setup
 from arco.cli._lineage import app as lineage
 from arco.cli._log import app as log
@@ -156,6 +157,7 @@ COMMANDS: dict[str, list[tuple[str | None, typer.Typer]]] = {
         (None, upgrade),
         ("backup", backup),
         (None, restoring),
+        (None, erasing),
         (None, cost),
         ("log", log),
         ("state", state),

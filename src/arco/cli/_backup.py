@@ -27,15 +27,15 @@ from arco.cli._command import Session, command, parse_options
 from arco.cli._connect import open_peers
 from arco.cli._doctor import report
 from arco.cli._open import cadence_of, open_base
-from arco.cli._output import grid, say, shown_position, shown_size
+from arco.cli._output import grid, say, shown_size
 from arco.core import DAY, Invalid, StoreRefused, format_time, parse_time
 from arco.iceberg import Locations, open_locations, parse_location
-from arco.log import parse_position
+from arco.log import number_of, parse_position
 from arco.runtime import DEFINITIONS, Workspace, read_incarnation, read_incarnations
 from arco.state import Finding, Level
 from arco.storage import RequestCounts, Role, RoleStore, Store, open_store
 
-__all__ = ["app", "backup_url", "restoring"]
+__all__ = ["app", "backup_url", "local_user", "open_vault", "restoring"]
 
 NUMBER = typer.Argument(metavar="NUMBER", help="Which backup; the newest one if left out.", show_default=False)
 
@@ -91,7 +91,7 @@ async def create(
     """
     settings = session.project.loaded.settings
     async with AsyncExitStack() as stack:
-        vault = await stack.enter_async_context(_vault(session, to, backup_options, Role.BACKUP))
+        vault = await stack.enter_async_context(open_vault(session, to, backup_options, Role.BACKUP))
         workspace = await stack.enter_async_context(_writing(session))
         locations = await stack.enter_async_context(_locations(session, workspace.handle(Role.READER)))
         with _steps(session) as progress:
@@ -100,7 +100,7 @@ async def create(
                 vault,
                 locations,
                 store=session.project.store,
-                actor=f"local:{_user()}",
+                actor=f"local:{local_user()}",
                 data=settings.backup_data == "yes" if data is None else data,
                 progress=progress,
             )
@@ -114,7 +114,7 @@ async def create(
 @command(app, "list")
 async def list_backups(session: Session, to: ToOption = None, backup_options: BackupOptionsOption = None) -> None:
     """List the backups that can be restored."""
-    async with _vault(session, to, backup_options, Role.READER) as vault:
+    async with open_vault(session, to, backup_options, Role.READER) as vault:
         backups = await vault.backups()
     rows = [
         [
@@ -142,7 +142,7 @@ async def show(
     backup_options: BackupOptionsOption = None,
 ) -> None:
     """Show what a backup holds."""
-    async with _vault(session, to, backup_options, Role.READER) as vault:
+    async with open_vault(session, to, backup_options, Role.READER) as vault:
         backup = await vault.backup(number)
     session.output.emit(_document(backup), _fields(backup), _data_note(backup))
 
@@ -155,7 +155,7 @@ async def verify(
     backup_options: BackupOptionsOption = None,
 ) -> int | None:
     """Read everything that a backup names: hashes, chains, density. Exits with 7 if it finds an error."""
-    async with _vault(session, to, backup_options, Role.READER) as vault:
+    async with open_vault(session, to, backup_options, Role.READER) as vault:
         backup = await vault.backup(number)
         with _steps(session) as progress:
             findings = await verify_backup(vault, backup, DEFINITIONS, progress=progress)
@@ -170,13 +170,25 @@ async def prune_backups(
     days: Annotated[
         int | None, typer.Option("--days", min=1, help="Keep backups so long; ARCO_BACKUP_DAYS.", show_default="30")
     ] = None,
+    before: Annotated[
+        int | None,
+        typer.Option(
+            "--before",
+            min=1,
+            metavar="NUMBER",
+            help="Delete all backups before this one, however young: they hold what was erased.",
+            show_default=False,
+        ),
+    ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would be deleted.")] = False,
 ) -> None:
     """Delete old backups, and what no other backup names. The newest one always stays."""
+    if days is not None and before is not None:
+        raise Invalid("--days and --before are two ways to say which backups go; give one of them")
     keep = (days or session.project.loaded.settings.backup_days) * DAY
-    async with _vault(session, to, backup_options, Role.BACKUP) as vault:
+    async with open_vault(session, to, backup_options, Role.BACKUP) as vault:
         with session.output.progress("pruning") as progress:
-            done = await prune(vault, session.runtime, keep=keep, dry_run=dry_run, progress=progress)
+            done = await prune(vault, session.runtime, keep=keep, before=before, dry_run=dry_run, progress=progress)
     document = {
         "dry_run": dry_run,
         "backups": done.backups,
@@ -227,7 +239,7 @@ async def restore_workspace(
         raise Invalid("--verify changes nothing and looks at a whole backup; leave out --at, --replace and --dry-run")
     moment = _moment(at) if at is not None else None
     async with AsyncExitStack() as stack:
-        vault = await stack.enter_async_context(_vault(session, source, backup_options, Role.READER))
+        vault = await stack.enter_async_context(open_vault(session, source, backup_options, Role.READER))
         base = await stack.enter_async_context(open_base(session.project, session.runtime))
         if check:
             return await _verify(session, vault, base, number)
@@ -246,7 +258,7 @@ async def restore_workspace(
                 runtime,
                 plan,
                 locations,
-                actor=f"local:{_user()}",
+                actor=f"local:{local_user()}",
                 replace=replace,
                 progress=progress,
             )
@@ -267,7 +279,7 @@ def _tell(session: Session, done: Restored) -> None:
         session.output.note("data files are not in the backup; those that the workspace names must still be there")
     positions = {log: str(position) for log, position in done.positions.items()}
     lines = [f"Restored backup {backup.number} as {done.incarnation.id}, number {done.incarnation.number}"]
-    lines += [f"  {log} through {shown_position(position)}" for log, position in sorted(done.positions.items())]
+    lines += [f"  {log} through segment {number_of(position)}" for log, position in sorted(done.positions.items())]
     if done.plan.old is not None:
         lines.append(f"  {done.plan.old.id} is sealed; servers open the new one with the next request")
     document = {**_planned(done.plan), "dry_run": False, "positions": positions, "tables": done.tables}
@@ -315,7 +327,7 @@ def _moment(text: str) -> Moment:
 
 
 @asynccontextmanager
-async def _vault(session: Session, named: str | None, given: list[str] | None, role: Role) -> AsyncIterator[Vault]:
+async def open_vault(session: Session, named: str | None, given: list[str] | None, role: Role) -> AsyncIterator[Vault]:
     project, runtime = session.project, session.runtime
     settings = project.loaded.settings
     url = backup_url(session, named)
@@ -380,7 +392,7 @@ async def _locations(session: Session, store: RoleStore) -> AsyncIterator[Locati
         await locations.close()
 
 
-def _user() -> str:
+def local_user() -> str:
     try:
         return getpass.getuser()
     except (KeyError, OSError):  # a user that only exists as a number

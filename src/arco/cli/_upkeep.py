@@ -7,7 +7,9 @@ from typing import Annotated, Any
 import typer
 from rich.console import RenderableType
 
+from arco.backup import Buried, bury
 from arco.cli._command import Session, command
+from arco.cli._erase import buried_document, buried_text
 from arco.cli._open import definitions, reading, writing
 from arco.cli._options import CompactionMasterOption, EngineOption, LogArgument
 from arco.cli._output import grid, say, shown_size
@@ -189,17 +191,21 @@ async def gc(
     log: LogArgument = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would be deleted.")] = False,
 ) -> None:
-    """Delete files and manifests that no reader can reach any more, and segments that are in packs.
+    """Delete files and manifests that no reader can reach any more, segments that are in packs, and what is left of
+    incarnations that a restore or an erasure superseded.
 
     Packs are read before the segments go that they hold. Any object that cannot be read stops it before anything is
     deleted.
     """
     found: list[Collection] = []
+    buried: list[Buried] = []
     async with reading(session.project, session.runtime) as reader:
         for definition in definitions(log):
             collector = Collector(reader.handle(Role.COLLECTOR), reader.place(definition.log), reader.runtime)
             with session.output.progress(f"collecting {definition.log}") as progress:
                 found.append(await collector.collect(dry_run=dry_run, progress=progress))
+        if log is None:
+            buried = await bury(reader.base, reader.scope, reader.runtime, dry_run=dry_run)
     deleted = "would delete" if dry_run else "deleted"
     headers = ["log", f"{deleted} files", "manifests", "segments", "size", "kept files", "revisions", "segments"]
     rows = [
@@ -215,13 +221,15 @@ async def gc(
         ]
         for done in found
     ]
-    paths = [(info.path, info.size) for done in found for info in done.objects]
-    parts: list[RenderableType] = [grid(headers, rows)]
+    gone = [info for done in found for info in done.objects] + [info for one in buried for info in one.objects]
+    paths = [(info.path, info.size) for info in gone]
+    parts: list[RenderableType] = [grid(headers, rows), *buried_text(buried, deleted)]
     if dry_run and paths:
         parts.append(grid(["path", "size"], [[path, shown_size(size)] for path, size in paths[:LISTED]]))
         if len(paths) > LISTED:
             parts.append(say(f"and {len(paths) - LISTED:,} more; --json lists all", "dim"))
-    session.output.emit({"dry_run": dry_run, "logs": [_collection_document(done) for done in found]}, *parts)
+    document = {"dry_run": dry_run, "logs": [_collection_document(done) for done in found]}
+    session.output.emit({**document, "incarnations": [buried_document(one) for one in buried]}, *parts)
 
 
 def _collection_document(done: Collection) -> dict[str, Any]:

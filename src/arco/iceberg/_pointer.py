@@ -74,7 +74,7 @@ class Pointer(msgspec.Struct, frozen=True, omit_defaults=True):
     before: Held | None = None
     """Of a prepared one: what holds unless the transaction is committed; None if there was nothing."""
     seal: bool = False
-    """The last pointer of an incarnation, which repeats what was in force: whoever meets it goes no further here."""
+    """The last pointer of an incarnation, which leads nowhere: whoever meets it goes no further here."""
 
     @property
     def held(self) -> Held:

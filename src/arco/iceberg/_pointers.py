@@ -152,7 +152,8 @@ class Pointers:
     async def seal(self, table_id: str, who: Who) -> bool:
         """Put a last pointer after the newest one, so that nobody can commit here any more. Whether this call did.
 
-        A transaction that is under way gets some time to end, then it is aborted.
+        It stays when everything else of the incarnation is deleted, so it says nothing of the table. A transaction that
+        is under way gets some time to end, then it is aborted.
         """
         while True:
             try:
@@ -168,26 +169,19 @@ class Pointers:
                 source=who.source,
                 client=who.client,
                 traceparent=who.traceparent,
-                base_location=current.metadata_location,
+                metadata_location="",
+                base_location=None,
+                snapshot_id=None,
+                sequence_number=None,
+                schema_id=None,
+                run_id="",
+                materialization_id="",
                 key=None,
                 request_hash=None,
                 txn=None,
                 before=None,
                 seal=True,
             )
-            if current.held is not None:
-                again = msgspec.structs.replace(
-                    again,
-                    state=current.held.state,
-                    metadata_location=current.held.metadata_location,
-                    table_uuid=current.held.table_uuid,
-                    snapshot_id=current.held.snapshot_id,
-                    sequence_number=current.held.sequence_number,
-                    schema_id=current.held.schema_id,
-                    purge=current.held.purge,
-                )
-            else:  # an aborted transaction was to create it
-                again = msgspec.structs.replace(again, state="dropped")
             if await self.create(self.prepare(current, again)) is not None:
                 return True
 

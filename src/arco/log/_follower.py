@@ -70,7 +70,7 @@ class Follower:
         if self.sealed:
             raise Superseded(
                 f"the log {self.place.log} of incarnation {self.place.incarnation} is sealed: the workspace was "
-                "restored; reopen it, or run `arco restore` again if it was not finished"
+                "restored, or something was erased; reopen it, or run that command again if it was not finished"
             )
         reason = self._newer or self.fold.skipped()
         if reason:

@@ -116,7 +116,7 @@ class OpenLog:
             may_own=workspace.may_own,
             stream=self.stream,
             on_won=lambda tail: self.publishing.won(),
-            renew=self.compactor.renew,
+            renew=self._renew,
         )
         self.publishing = Publishing(
             self.compactor,
@@ -140,7 +140,7 @@ class OpenLog:
             owning=lambda: self.owning,
             arrived=lambda: self.publishing.arrived(),
             probe=self._probe,
-            renew=self.compactor.renew,
+            renew=self._renew,
         )
 
     @property
@@ -342,9 +342,17 @@ class OpenLog:
         try:
             return await work()
         except LostObject:
-            if not await self.compactor.renew():
+            if not await self._renew():
                 raise
             return await work()
+
+    async def _renew(self) -> bool:
+        """Stand on the newest revision. If its incarnation is deleted, that is known from now on."""
+        try:
+            return await self.compactor.renew()
+        except Superseded:
+            self.follower.seal()
+            raise
 
     async def _probe(self) -> bool:
         """Once an hour: has somebody appended and gone without publishing? Whoever runs the loop asks that itself."""
@@ -371,7 +379,11 @@ class OpenLog:
         A strong read asks the store once whether something is newer; another one takes the newest revision this process
         knows, at no request; its `position` says how far that goes. `min_position` waits until a revision covers it.
         """
-        head = await self.publishing.head(min_position, strong=strong)
+        try:
+            head = await self.publishing.head(min_position, strong=strong)
+        except Superseded:
+            self.follower.seal()
+            raise
         log = self.follower.ledger
         if time is not None:
             return await snapshot_at_time(self.definition, self._store, self.revisions, log, head, time)

@@ -70,6 +70,8 @@ from arco.state._snapshot import (
 )
 from arco.state._system import (
     AUDIT,
+    ERASURES,
+    EVENT_ERASED,
     INCARNATION_OPENED,
     OPERATIONS,
     PINS,
@@ -78,8 +80,10 @@ from arco.state._system import (
     REQUEST_LIFE,
     REQUESTS,
     RETENTION,
+    WORKSPACE_ERASED,
     AdvanceRetention,
     Audit,
+    EventErased,
     ExpireRows,
     IncarnationOpened,
     NothingChanged,
@@ -88,6 +92,7 @@ from arco.state._system import (
     ReleasePin,
     RetentionAdvanced,
     RetentionRow,
+    WorkspaceErased,
 )
 from arco.state._table import BUCKETS, Key, Kind, Table, Time, bucket_of
 from arco.state._upgrade import TableCheck, UpgradePlan, plan_upgrade, verify_upgrade
@@ -96,6 +101,8 @@ from arco.state._verify import Comparison, verify_revision
 __all__ = [
     "AUDIT",
     "BUCKETS",
+    "ERASURES",
+    "EVENT_ERASED",
     "INCARNATION_OPENED",
     "OPERATIONS",
     "PINS",
@@ -105,6 +112,7 @@ __all__ = [
     "REQUEST_LIFE",
     "RETENTION",
     "SPLIT_BYTES",
+    "WORKSPACE_ERASED",
     "AdvanceRetention",
     "Aged",
     "Audit",
@@ -122,6 +130,7 @@ __all__ = [
     "Definition",
     "Domain",
     "Entry",
+    "EventErased",
     "ExpireRows",
     "File",
     "FileWriter",
@@ -168,6 +177,7 @@ __all__ = [
     "UpgradePlan",
     "Versioned",
     "View",
+    "WorkspaceErased",
     "advance",
     "audit_row",
     "base_for",

@@ -1,5 +1,6 @@
 """`open_ledger`: the segments of a log, loose and packed, for whoever knows its revisions."""
 
+from arco.core import Superseded
 from arco.log import Ledger, Pack
 from arco.state._layout import Layout
 from arco.state._revisions import Revisions
@@ -13,7 +14,10 @@ def open_ledger(store: Store, revisions: Revisions, packs: tuple[Pack, ...] = ()
     place, runtime = revisions.place, revisions.runtime
 
     async def newest() -> tuple[Pack, ...]:
-        return (await revisions.head()).manifest.packs
+        try:
+            return (await revisions.head()).manifest.packs
+        except Superseded:  # of a deleted incarnation there are none: the segment is lost here, and its readers ask why
+            return ()
 
     sequence = Sequence(store, Layout(place).ledger, runtime, min_age=revisions.min_age)
     return Ledger(store, sequence, place, runtime, packs, newest=newest)

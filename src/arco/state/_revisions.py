@@ -102,6 +102,10 @@ class Revisions:
         found = Place(manifest.tenant, manifest.workspace, manifest.incarnation, manifest.log)
         if found != self.place or manifest.number != number:
             raise Corrupt(f"{path} belongs to another place ({found}, number {manifest.number})", path=path)
+        if manifest.seal and number > 1 and manifest.link == FIRST_LINK:
+            raise Superseded(
+                f"the state of {self.place.incarnation} is deleted: the workspace goes on elsewhere; reopen it"
+            )
         return manifest
 
     async def history(self, head: Manifest) -> list[Entry]:

@@ -6,11 +6,14 @@
 - `retention`: how far each table has expired, with those that expire together with it. Images; what folds and readers
   go by is in the manifest.
 - `rejections`: inputs that could not be folded. Written by the fold itself.
+- `erasures`: when something was taken out of the log for good, why, and how much. Facts.
 - `audit`: who did what to what, with the rows before and after, of every event whose type is audited. Facts, written by
   the fold itself.
 
 `NothingChanged` is the event of a command that had a request key and nothing to do: it makes the key known.
 `IncarnationOpened` is written by a restore, which no owner takes part in; it is audited and folded by nobody else.
+`WorkspaceErased` is the same for an erasure, and the row of `erasures` says why it was. `EventErased` stands where an
+event stood that is gone; nobody folds it.
 """
 
 from collections.abc import Awaitable, Callable, Collection, Mapping
@@ -24,6 +27,8 @@ from arco.state._table import Kind, Table, Time
 
 __all__ = [
     "AUDIT",
+    "ERASURES",
+    "EVENT_ERASED",
     "INCARNATION_OPENED",
     "NOTHING_CHANGED",
     "OPERATIONS",
@@ -33,8 +38,11 @@ __all__ = [
     "REQUESTS",
     "REQUEST_LIFE",
     "RETENTION",
+    "WORKSPACE_ERASED",
     "AdvanceRetention",
     "Audit",
+    "Erasure",
+    "EventErased",
     "ExpireRows",
     "IncarnationOpened",
     "NothingChanged",
@@ -46,6 +54,7 @@ __all__ = [
     "RequestRow",
     "RetentionAdvanced",
     "RetentionRow",
+    "WorkspaceErased",
     "system_domain",
 ]
 
@@ -99,6 +108,20 @@ class Rejection(msgspec.Struct, frozen=True, gc=False):
     received_at: Time
 
 
+class Erasure(msgspec.Struct, frozen=True, gc=False):
+    incarnation: str
+    """The one that the erasure opened."""
+    reason: str
+    actor: str
+    events: int
+    """Events of this log that are gone."""
+    edited: int
+    """Events of this log of which a part is gone or was replaced."""
+    types: dict[str, int]
+    """Both, by type."""
+    erased_at: Time
+
+
 class Audit(msgspec.Struct, frozen=True, gc=False):
     audit_id: str
     """The position of the event, as text."""
@@ -120,6 +143,7 @@ REQUESTS = Table("requests", RequestRow, Kind.FACT, ("key",), "key", time="recei
 PINS = Table("pins", Pin, Kind.IMAGE, ("pin_id",), "pin_id")
 RETENTION = Table("retention", RetentionRow, Kind.IMAGE, ("table",), "table")
 REJECTIONS = Table("rejections", Rejection, Kind.FACT, ("rejection_id",), "rejection_id", time="received_at")
+ERASURES = Table("erasures", Erasure, Kind.FACT, ("incarnation",), "incarnation", audited=True)
 AUDIT = Table("audit", Audit, Kind.FACT, ("audit_id",), "audit_id", time="recorded_at", prune=("recorded_at",))
 
 
@@ -150,11 +174,32 @@ class IncarnationOpened(msgspec.Struct, frozen=True, forbid_unknown_fields=True)
     incarnation: str
     previous: str
     reason: str
-    """`restore` or `erase`."""
+    """`restore`."""
     backup: str
     """Id of the backup; empty if there was none."""
     through: str
     """The last segment that came from before, as text."""
+
+
+class WorkspaceErased(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The first event of an incarnation that goes on from another one without some of its events."""
+
+    incarnation: str
+    previous: str
+    reason: str
+    through: str
+    """The last segment that came from before, as text."""
+    events: int
+    edited: int
+    types: dict[str, int]
+
+
+class EventErased(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What stands where an event stood that is gone. The event keeps its position, id, time and operation."""
+
+    type: str
+    """Of the event that is gone."""
+    reason: str
 
 
 REVISION_PINNED = EventType("RevisionPinned", RevisionPinned)
@@ -162,6 +207,8 @@ PIN_RELEASED = EventType("PinReleased", PinReleased)
 RETENTION_ADVANCED = EventType("RetentionAdvanced", RetentionAdvanced)
 NOTHING_CHANGED = EventType("NothingChanged", NothingChanged)
 INCARNATION_OPENED = EventType("IncarnationOpened", IncarnationOpened, audit=("restore", "workspace"))
+WORKSPACE_ERASED = EventType("WorkspaceErased", WorkspaceErased, audit=("erase", "workspace"))
+EVENT_ERASED = EventType("EventErased", EventErased)
 
 
 def _operation_of(item: Input) -> tuple[str, ...]:
@@ -204,6 +251,13 @@ def _fold_retention(group: Group, item: Input) -> None:
     before = group.get(RETENTION, group.key)
     if before is None or item.payload.before > before.before:
         group.put(RETENTION, RetentionRow(group.key, item.payload.before, item.event.actor, item.received))
+
+
+def _fold_erasure(group: Group, item: Input) -> None:
+    said = item.payload
+    if group.get(ERASURES, said.incarnation) is None:
+        told = (said.reason, item.event.actor, said.events, said.edited, said.types)
+        group.put(ERASURES, Erasure(said.incarnation, *told, item.received))
 
 
 def _fold_rejection(group: Group, item: Input) -> None:
@@ -295,7 +349,15 @@ def system_domain(log: str, expiring: Collection[str], holds: Holds) -> Domain:
         name="system",
         log=log,
         version=VERSION,
-        events=(REVISION_PINNED, PIN_RELEASED, RETENTION_ADVANCED, NOTHING_CHANGED, INCARNATION_OPENED),
+        events=(
+            REVISION_PINNED,
+            PIN_RELEASED,
+            RETENTION_ADVANCED,
+            NOTHING_CHANGED,
+            INCARNATION_OPENED,
+            WORKSPACE_ERASED,
+            EVENT_ERASED,
+        ),
         stages=(
             Stage("operations", (OPERATIONS,), _operation_of, _fold_operation, events=("*",)),
             Stage("requests", (REQUESTS,), _request_of, _fold_request, events=("*",)),
@@ -312,6 +374,13 @@ def system_domain(log: str, expiring: Collection[str], holds: Holds) -> Domain:
                 lambda item: (item.payload.table,),
                 _fold_retention,
                 events=(RETENTION_ADVANCED.name,),
+            ),
+            Stage(
+                "erasures",
+                (ERASURES,),
+                lambda item: (item.payload.incarnation,),
+                _fold_erasure,
+                events=(WORKSPACE_ERASED.name,),
             ),
         ),
         commands={

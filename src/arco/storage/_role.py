@@ -75,6 +75,8 @@ _TABLE: dict[Role, tuple[Grant, ...]] = {
         *_grants(Action.CREATE, *_FLOORS),
         *_grants(Action.DELETE, "{inc}/ledger/*", "{inc}/state/*", "{inc}/private/*", "{inc}/manifests/*"),
         *_grants(Action.DELETE, "{inc}/packs/*", "{inc}/iceberg/*", "data/*", "logs/*", "warehouse/*"),
+        # What only an erasure deletes, and what it leaves of the incarnation before it.
+        *_grants(Action.DELETE, "blobs/*", "code/*", "{inc}/successors/*"),
     ),
     Role.READER: (),
     Role.ICEBERG: _grants(Action.CREATE, "{inc}/iceberg/*", "warehouse/*"),
@@ -87,7 +89,7 @@ _TABLE: dict[Role, tuple[Grant, ...]] = {
     Role.ADMIN: _grants(
         Action.CREATE,
         "incarnations/*",
-        *(f"{{inc}}/{folder}/*" for folder in ("ledger", "manifests", "state", "private", "iceberg", "restored")),
+        *(f"{{inc}}/{folder}/*" for folder in ("ledger", "manifests", "state", "private", "iceberg", "successors")),
         *(f"{folder}/*" for folder in ("blobs", "code", "data", "warehouse")),
     ),
     Role.BACKUP: (*_grants(Action.CREATE, "backups/*"), *_grants(Action.DELETE, "backups/*")),
