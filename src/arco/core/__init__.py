@@ -22,7 +22,7 @@ from arco.core._errors import (
     Unauthenticated,
     Unavailable,
 )
-from arco.core._formats import check_format, format_in
+from arco.core._formats import check_format, decode_document, format_in
 from arco.core._histogram import Histogram
 from arco.core._ids import (
     AssetId,
@@ -128,6 +128,7 @@ __all__ = [
     "check_tenant",
     "check_workspace",
     "day_of",
+    "decode_document",
     "dependency_fingerprint",
     "derive_secret",
     "derive_ulid",
