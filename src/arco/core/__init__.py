@@ -64,7 +64,7 @@ from arco.core._names import (
     parse_path,
     shown,
 )
-from arco.core._ports import Clock, Future, Mutex, Random, Runtime, Task
+from arco.core._ports import Clock, Future, Mutex, Random, Runtime, Slots, Task
 from arco.core._service import SERVICE_LIFE, ServiceIdentity
 from arco.core._signing import MIN_SECRET_BYTES, derive_secret
 from arco.core._time import DAY, HOUR, MAX_TIME, MINUTE, SECOND, day_of, format_time, parse_time
@@ -110,6 +110,7 @@ __all__ = [
     "Scalar",
     "ServiceIdentity",
     "Settings",
+    "Slots",
     "Stale",
     "StoreRefused",
     "Superseded",
