@@ -67,7 +67,7 @@ from arco.core._names import (
 from arco.core._ports import Clock, Future, Mutex, Random, Runtime, Slots, Task
 from arco.core._service import SERVICE_LIFE, ServiceIdentity
 from arco.core._signing import MIN_SECRET_BYTES, derive_secret
-from arco.core._time import DAY, HOUR, MAX_TIME, MINUTE, SECOND, day_of, format_time, parse_time
+from arco.core._time import DAY, HOUR, MAX_TIME, MINUTE, SECOND, day_of, format_time, parse_time, time_text
 
 __all__ = [
     "DAY",
@@ -149,6 +149,7 @@ __all__ = [
     "request_key_time",
     "sha256_hex",
     "shown",
+    "time_text",
     "ulid_time",
     "ulid_to_uuid",
     "uuid_to_ulid",

@@ -15,12 +15,14 @@ from arco.servo._deployed import (
     list_partitions,
 )
 from arco.servo._envelope import Envelope, open_envelope, sign_envelope
+from arco.servo._explaining import explain_run
 from arco.servo._history import DELETED_EDGES, RULES, Advance, Expiring, Rule, reconcile_history
 from arco.servo._history_loop import Expired, History, HistoryKeeper, expire_history
 from arco.servo._iceberg_loop import Catalog, IcebergAssets
 from arco.servo._iceberg_names import check_no_asset, check_no_assets_below
 from arco.servo._merging import LocalMerger, Merge, Merger, NotMerged, write_merged
 from arco.servo._orphans import Orphans, remove_orphans
+from arco.servo._plan_info import cannot_run_info, plan_info
 from arco.servo._protocol import (
     MAX_TOLD,
     RELAYED,
@@ -37,16 +39,7 @@ from arco.servo._protocol import (
     Session,
 )
 from arco.servo._queue import EmbeddedQueue, Queue, WorkerId
-from arco.servo._reading import (
-    cannot_run_info,
-    explain_run,
-    list_runs,
-    list_tasks,
-    plan_info,
-    run_detail,
-    run_progress,
-    task_detail,
-)
+from arco.servo._reading import list_runs, list_tasks, run_detail, run_progress, task_detail
 from arco.servo._request import Mode, RunRequest, request_fingerprint
 from arco.servo._retention import Retention, Retired, retire_versions
 from arco.servo._runs import Asked, Planned, Runs, Triggered, trigger_fingerprint
