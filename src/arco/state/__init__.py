@@ -11,7 +11,7 @@ from arco.state._collector import Collection, Collector
 from arco.state._compactor import Cadence, Compactor
 from arco.state._definition import Definition, define_log
 from arco.state._digest import digest_rows
-from arco.state._doctor import Chain, Finding, Level, examine_log, verify_chain
+from arco.state._doctor import Finding, Level, examine_log, verify_chain
 from arco.state._domain import (
     ByField,
     Change,
@@ -75,7 +75,6 @@ from arco.state._system import (
     PINS,
     REJECTED,
     REJECTIONS,
-    REQUEST_LIFE,
     REQUESTS,
     RETENTION,
     AdvanceRetention,
@@ -102,7 +101,6 @@ __all__ = [
     "REJECTED",
     "REJECTIONS",
     "REQUESTS",
-    "REQUEST_LIFE",
     "RETENTION",
     "SPLIT_BYTES",
     "AdvanceRetention",
@@ -111,7 +109,6 @@ __all__ = [
     "Bucket",
     "ByField",
     "Cadence",
-    "Chain",
     "Change",
     "Collection",
     "Collector",
