@@ -1,4 +1,5 @@
-"""`Revisions`: the manifests of a log as readers find them: the head, an older one, the one that covers a position."""
+"""`Revisions`: the manifests of a log as readers find them: the head, an older one, the one that covers a position; and
+what a program may do with one that other folds made."""
 
 import hashlib
 from dataclasses import dataclass
