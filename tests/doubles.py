@@ -1,4 +1,5 @@
-"""Doubles of the ports: a runtime whose clock and chance the test controls, and a store that fails when told to.
+"""Doubles of the ports: a runtime whose clock and chance the test controls, and stores around another one, which
+look on or fail when told to.
 
 `run` drives a coroutine on a loop where nothing waits: as soon as only timers are left, the clock jumps to the next
 one. So a test of hours takes milliseconds, and a test that would hang fails. It is made for `MemoryStore`, which never
@@ -16,7 +17,7 @@ from arco.core import DAY
 from arco.runtime import AsyncRuntime
 from arco.storage import ObjectInfo, Store
 
-__all__ = ["START", "FakeRuntime", "FaultyStore", "run"]
+__all__ = ["START", "FakeRuntime", "FaultyStore", "PassingStore", "run"]
 
 T = TypeVar("T")
 
@@ -85,6 +86,47 @@ class FakeRuntime(AsyncRuntime):
         self._wrong -= micros
 
 
+class PassingStore:
+    """A store that passes everything on to `inner`. Subclasses see in `_call` what is asked, but for lists and signing.
+
+    Operations are `get`, `get_range`, `put`, `create`, `head`, `delete`, `persist`; `put` is an overwrite.
+    """
+
+    def __init__(self, inner: Store) -> None:
+        self.inner = inner
+
+    async def _call(self, operation: str, path: str, action: Callable[[], Awaitable[T]]) -> T:
+        return await action()
+
+    async def get(self, path: str) -> bytes:
+        return await self._call("get", path, lambda: self.inner.get(path))
+
+    async def get_range(self, path: str, offset: int, length: int) -> bytes:
+        return await self._call("get_range", path, lambda: self.inner.get_range(path, offset, length))
+
+    async def put(self, path: str, data: bytes, *, only_if_absent: bool) -> None:
+        operation = "create" if only_if_absent else "put"
+        await self._call(operation, path, lambda: self.inner.put(path, data, only_if_absent=only_if_absent))
+
+    async def head(self, path: str) -> ObjectInfo:
+        return await self._call("head", path, lambda: self.inner.head(path))
+
+    async def delete(self, path: str) -> None:
+        await self._call("delete", path, lambda: self.inner.delete(path))
+
+    def list(self, prefix: str) -> AsyncIterator[ObjectInfo]:
+        return self.inner.list(prefix)
+
+    async def sign(self, path: str, *, expires_in: int) -> str:
+        return await self.inner.sign(path, expires_in=expires_in)
+
+    async def persist(self, path: str) -> None:
+        await self._call("persist", path, lambda: self.inner.persist(path))
+
+    async def close(self) -> None:
+        await self.inner.close()
+
+
 @dataclass
 class _Fault:
     operation: str
@@ -96,14 +138,11 @@ class _Fault:
     hook: Callable[[], Awaitable[None]] | None
 
 
-class FaultyStore:
-    """A store that does what `on` says at the next fitting calls, and else what `inner` does.
-
-    Operations are `get`, `get_range`, `put`, `create`, `head`, `delete`, `persist`; `put` is an overwrite.
-    """
+class FaultyStore(PassingStore):
+    """A store that does what `on` says at the next fitting calls, and else what `inner` does."""
 
     def __init__(self, inner: Store) -> None:
-        self.inner = inner
+        super().__init__(inner)
         self.calls: list[tuple[str, str]] = []
         self._faults: list[_Fault] = []
 
@@ -155,31 +194,3 @@ class FaultyStore:
             await fault.hook()
         if fault.error is not None:
             raise fault.error
-
-    async def get(self, path: str) -> bytes:
-        return await self._call("get", path, lambda: self.inner.get(path))
-
-    async def get_range(self, path: str, offset: int, length: int) -> bytes:
-        return await self._call("get_range", path, lambda: self.inner.get_range(path, offset, length))
-
-    async def put(self, path: str, data: bytes, *, only_if_absent: bool) -> None:
-        operation = "create" if only_if_absent else "put"
-        await self._call(operation, path, lambda: self.inner.put(path, data, only_if_absent=only_if_absent))
-
-    async def head(self, path: str) -> ObjectInfo:
-        return await self._call("head", path, lambda: self.inner.head(path))
-
-    async def delete(self, path: str) -> None:
-        await self._call("delete", path, lambda: self.inner.delete(path))
-
-    def list(self, prefix: str) -> AsyncIterator[ObjectInfo]:
-        return self.inner.list(prefix)
-
-    async def sign(self, path: str, *, expires_in: int) -> str:
-        return await self.inner.sign(path, expires_in=expires_in)
-
-    async def persist(self, path: str) -> None:
-        await self._call("persist", path, lambda: self.inner.persist(path))
-
-    async def close(self) -> None:
-        await self.inner.close()

@@ -1,4 +1,5 @@
-"""The ten acceptance tests of the specification (02, appendix D.6), and where each one is."""
+"""The ten acceptance tests of the specification (02, appendix D.6), the ten invariants of orchestration (05), and where
+each one is."""
 
 import importlib
 
@@ -42,12 +43,37 @@ CRITERIA = {
     ],
 }
 
+FOLD, LOOP = "tests.domains.orchestration.test_invariants", "tests.servo.test_controllers"
+INVARIANTS = {
+    "1 order independence": [f"{FOLD}::test_inv_1_order_independence"],
+    "2 duplicate safety": [f"{FOLD}::test_inv_2_duplicate_safety"],
+    "3 controller determinism": [f"{LOOP}::test_inv_3_the_same_rows_give_the_same_intents"],
+    "4 side effect idempotency": [
+        f"{FOLD}::test_inv_4_side_effect_idempotency",
+        f"{LOOP}::test_inv_4_an_intent_that_is_carried_out_twice_is_one_event",
+    ],
+    "5 no lost work": [
+        f"{LOOP}::test_inv_5_a_process_that_lost_its_memory_finds_the_same_intents_and_an_idle_worker_its_task",
+        f"{LOOP}::test_inv_5_a_task_whose_message_a_queue_outside_lost_is_still_found",
+    ],
+    "6 dependency correctness": [f"{FOLD}::test_inv_6_dependency_correctness"],
+    "7 reads of tables only": [f"{LOOP}::test_inv_7_controllers_and_the_queue_read_tables_and_never_the_ledger"],
+    "8 stale attempts": [f"{FOLD}::test_inv_8_stale_attempt_event"],
+    "9 lag of retry timers": [
+        f"{LOOP}::test_inv_9_nothing_is_done_while_the_rows_lag_behind_the_known_tail",
+        f"{LOOP}::test_inv_9_a_retry_that_another_process_took_is_not_taken_again_by_a_lagging_one",
+    ],
+    "10 failure propagation": [f"{FOLD}::test_inv_10_failure_propagation"],
+}
 
-def test_there_are_ten_criteria() -> None:
-    assert [int(name.split()[0]) for name in CRITERIA] == list(range(1, 11))
+
+@pytest.mark.parametrize("table", [CRITERIA, INVARIANTS])
+def test_there_are_ten_of_each(table: dict[str, list[str]]) -> None:
+    assert [int(name.split()[0]) for name in table] == list(range(1, 11))
 
 
-@pytest.mark.parametrize("name", [name for names in CRITERIA.values() for name in names])
-def test_what_the_table_names_exists(name: str) -> None:
+@pytest.mark.parametrize("name", [name for names in (CRITERIA | INVARIANTS).values() for name in names])
+def test_what_the_tables_name_exists(name: str) -> None:
     module, _, function = name.partition("::")
-    assert callable(getattr(importlib.import_module(f"tests.acceptance.{module}"), function))
+    where = module if module.startswith("tests.") else f"tests.acceptance.{module}"
+    assert callable(getattr(importlib.import_module(where), function))

@@ -9,8 +9,8 @@ from arco.domains.catalog import CreateNamespace
 from arco.iceberg import Locations
 from arco.runtime import DEFINITIONS, Workspace
 from arco.state import digest_rows
-from arco.storage import MemoryStore, ObjectInfo, RequestCounts, Role, RoleStore, Scope, Store
-from tests.doubles import FakeRuntime
+from arco.storage import MemoryStore, RequestCounts, Role, RoleStore, Scope, Store
+from tests.doubles import FakeRuntime, PassingStore
 from tests.iceberg.house import OUTSIDE, ROOT, House, Process, in_house
 from tests.runtime.world import SCOPE, made
 
@@ -94,46 +94,24 @@ class Crash(Exception):
     """The process is no more."""
 
 
-class Dying:
+class Dying(PassingStore):
     """A store through which one process works, which ends at a request of its own: before it took effect, or after."""
 
     def __init__(self, inner: Store, last: int, *, applied: bool) -> None:
-        self.inner = inner
+        super().__init__(inner)
         self.requests = 0
         self._last = last
         self._applied = applied
 
-    async def _call(self, action: Callable[[], Awaitable[T]]) -> T:
+    async def _call(self, operation: str, path: str, action: Callable[[], Awaitable[T]]) -> T:
+        if operation == "persist":
+            return await action()
         self.requests += 1
         if self.requests == self._last and self._applied:
             await action()
         if self.requests >= self._last:
             raise Crash
         return await action()
-
-    async def get(self, path: str) -> bytes:
-        return await self._call(lambda: self.inner.get(path))
-
-    async def get_range(self, path: str, offset: int, length: int) -> bytes:
-        return await self._call(lambda: self.inner.get_range(path, offset, length))
-
-    async def put(self, path: str, data: bytes, *, only_if_absent: bool) -> None:
-        await self._call(lambda: self.inner.put(path, data, only_if_absent=only_if_absent))
-
-    async def head(self, path: str) -> ObjectInfo:
-        return await self._call(lambda: self.inner.head(path))
-
-    async def delete(self, path: str) -> None:
-        await self._call(lambda: self.inner.delete(path))
-
-    def list(self, prefix: str) -> Any:
-        return self.inner.list(prefix)
-
-    async def sign(self, path: str, *, expires_in: int) -> str:
-        return await self.inner.sign(path, expires_in=expires_in)
-
-    async def persist(self, path: str) -> None:
-        await self.inner.persist(path)
 
     async def close(self) -> None:
         """The store outlives its processes."""

@@ -99,8 +99,8 @@ def _spoil(path: Path) -> None:
     [
         (1, _alter, "pointer 1 was lost and refilled, or altered"),
         (2, _move, "says it is of number 7"),
-        (2, _spoil, "is not a pointer"),
-        (3, _spoil, "is not a pointer"),
+        (2, _spoil, "is no pointer"),
+        (3, _spoil, "is no pointer"),
         (3, Path.unlink, "is missing although pointer 3 was recorded"),
         (1, Path.unlink, "is missing although pointer 3 was recorded"),
     ],

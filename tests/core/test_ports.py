@@ -1,9 +1,10 @@
-"""The mutex: one holder, first come first served, and a cancelled waiter neither keeps nor loses the turn."""
+"""Slots and the mutex: first come first served, and a cancelled waiter neither keeps nor loses its turn."""
 
+import contextlib
 from collections.abc import Coroutine, Generator
 from typing import Any, cast
 
-from arco.core import Future, Mutex, Runtime
+from arco.core import Future, Mutex, Runtime, Slots
 
 
 class Turn:
@@ -134,3 +135,23 @@ def test_a_holder_that_fails_releases_the_mutex() -> None:
     a.cancel()
     assert b.step()
     assert order == ["a", "b"]
+
+
+def test_of_several_slots_as_many_are_taken_and_one_that_is_given_goes_to_who_waits() -> None:
+    slots, taken = Slots(cast(Runtime, Turns()), 2), list[str]()
+
+    async def take(name: str) -> None:
+        await slots.take()
+        taken.append(name)
+
+    work = {name: take(name) for name in "abcd"}
+    for coroutine in work.values():
+        with contextlib.suppress(StopIteration):
+            coroutine.send(None)
+    assert taken == ["a", "b"]
+    slots.give()
+    for name in "dc":
+        with contextlib.suppress(StopIteration):
+            work[name].send(None)
+    assert taken == ["a", "b", "c"]
+    work["d"].close()

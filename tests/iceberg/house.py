@@ -20,8 +20,8 @@ from arco.iceberg.metadata import (
     parse_create_view,
 )
 from arco.runtime import Workspace, init_workspace
-from arco.storage import MemoryStore, ObjectInfo, Role, Store
-from tests.doubles import FakeRuntime, run
+from arco.storage import MemoryStore, Role, Store
+from tests.doubles import FakeRuntime, PassingStore, run
 from tests.runtime.world import SCOPE
 
 __all__ = ["House", "Mortal", "Process", "commit_of", "created", "in_house", "new_key", "view_of"]
@@ -60,11 +60,11 @@ def new_key(runtime: Runtime, what: str) -> IdempotencyKey:
     return IdempotencyKey(f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}", what)
 
 
-class Mortal:
+class Mortal(PassingStore):
     """A store through which a process lives. `dies_at` counts its requests from when it is set."""
 
     def __init__(self, inner: Store, runtime: Runtime) -> None:
-        self.inner = inner
+        super().__init__(inner)
         self.requests = 0
         self.dead = False
         self._runtime = runtime
@@ -80,7 +80,9 @@ class Mortal:
     def dies_at(self, request: int, *, applied: bool) -> None:
         self.requests, self._last, self._applied = 0, request, applied
 
-    async def _call(self, action: Callable[[], Awaitable[T]]) -> T:
+    async def _call(self, operation: str, path: str, action: Callable[[], Awaitable[T]]) -> T:
+        if operation == "persist":
+            return await action()
         if self.dead:
             await self._runtime.future()
         self.requests += 1
@@ -93,30 +95,6 @@ class Mortal:
                     await action()
             await self._runtime.future()
         return await action()
-
-    async def get(self, path: str) -> bytes:
-        return await self._call(lambda: self.inner.get(path))
-
-    async def get_range(self, path: str, offset: int, length: int) -> bytes:
-        return await self._call(lambda: self.inner.get_range(path, offset, length))
-
-    async def put(self, path: str, data: bytes, *, only_if_absent: bool) -> None:
-        await self._call(lambda: self.inner.put(path, data, only_if_absent=only_if_absent))
-
-    async def head(self, path: str) -> ObjectInfo:
-        return await self._call(lambda: self.inner.head(path))
-
-    async def delete(self, path: str) -> None:
-        await self._call(lambda: self.inner.delete(path))
-
-    def list(self, prefix: str) -> Any:
-        return self.inner.list(prefix)
-
-    async def sign(self, path: str, *, expires_in: int) -> str:
-        return await self.inner.sign(path, expires_in=expires_in)
-
-    async def persist(self, path: str) -> None:
-        await self.inner.persist(path)
 
     async def close(self) -> None:
         """The store outlives its processes."""

@@ -44,7 +44,7 @@ def test_a_change_that_meets_damage_first_is_told_that_nothing_was_written(name:
         await process.create("a.u")
         await _spoil(house, process, made.table_id, 2)
         before = await _objects(house)
-        with pytest.raises(CommitFailed, match=r"nothing was written.* is not a pointer.*arco doctor"):
+        with pytest.raises(CommitFailed, match=r"nothing was written.* is no pointer.*arco doctor"):
             await CHANGES[name](process)
         assert await _objects(house) == before
         with pytest.raises(Corrupt):

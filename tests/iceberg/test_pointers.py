@@ -111,7 +111,7 @@ def test_a_decision_is_made_once_and_read_back_after_a_lost_answer() -> None:
         with pytest.raises(Unavailable, match="open"):
             await decisions.decide("z", "committed")
         await faulty.inner.put(f"acme/prod/{decisions.path('w')}", b"{}", only_if_absent=True)
-        with pytest.raises(Corrupt, match="not a decision"):
+        with pytest.raises(Corrupt, match="no decision"):
             await decisions.read("w")
 
     run(story())

@@ -169,7 +169,7 @@ def test_a_damaged_incarnation_is_corrupt() -> None:
     async def test(runtime: FakeRuntime, store: Store) -> None:
         path = f"{SCOPE.root}/incarnations/{0:013d}/{1:020d}"
         await store.put(path, b"{}", only_if_absent=False)
-        with pytest.raises(Corrupt, match="is not an incarnation"):
+        with pytest.raises(Corrupt, match="is no incarnation"):
             await Workspace.open(store, SCOPE, runtime)
 
     on_memory(test)

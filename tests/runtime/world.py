@@ -3,14 +3,14 @@
 import asyncio
 import selectors
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from typing import Any, TypeVar
 
 from arco.domains.execution import MATERIALIZATION_COMPLETED, DataFile, MaterializationCompleted
 from arco.log import NewEvent
 from arco.state import new_event
 from arco.storage import ObjectInfo, Scope, Store
-from tests.doubles import FakeRuntime
+from tests.doubles import FakeRuntime, PassingStore
 
 __all__ = ["SCOPE", "Counted", "made", "run"]
 
@@ -67,49 +67,27 @@ def run(work: Callable[[FakeRuntime], Coroutine[Any, Any, T]]) -> T:
         return runner.run(main())
 
 
-class Counted:
+class Counted(PassingStore):
     """A store that counts the requests made to it (`persist` is none) and dates objects by virtual time."""
 
     def __init__(self, inner: Store, runtime: FakeRuntime) -> None:
-        self.inner = inner
+        super().__init__(inner)
         self.requests: Counter[str] = Counter()
         self._runtime = runtime
         self._times: dict[str, int] = {}
 
-    async def get(self, path: str) -> bytes:
-        self.requests["get"] += 1
-        return await self.inner.get(path)
-
-    async def get_range(self, path: str, offset: int, length: int) -> bytes:
-        self.requests["range"] += 1
-        return await self.inner.get_range(path, offset, length)
-
-    async def put(self, path: str, data: bytes, *, only_if_absent: bool) -> None:
-        self.requests["create" if only_if_absent else "put"] += 1
-        await self.inner.put(path, data, only_if_absent=only_if_absent)
-        self._times[path] = self._runtime.now()
-
-    async def head(self, path: str) -> ObjectInfo:
-        self.requests["head"] += 1
-        return await self.inner.head(path)
-
-    async def delete(self, path: str) -> None:
-        self.requests["delete"] += 1
-        await self.inner.delete(path)
+    async def _call(self, operation: str, path: str, action: Callable[[], Awaitable[T]]) -> T:
+        if operation != "persist":
+            self.requests[operation.removeprefix("get_")] += 1
+        result = await action()
+        if operation in ("create", "put"):
+            self._times[path] = self._runtime.now()
+        return result
 
     async def list(self, prefix: str) -> AsyncIterator[ObjectInfo]:
         self.requests["list"] += 1
         async for info in self.inner.list(prefix):
             yield ObjectInfo(info.path, info.size, self._times[info.path])
-
-    async def sign(self, path: str, *, expires_in: int) -> str:
-        return await self.inner.sign(path, expires_in=expires_in)
-
-    async def persist(self, path: str) -> None:
-        await self.inner.persist(path)
-
-    async def close(self) -> None:
-        await self.inner.close()
 
 
 def made(runtime: FakeRuntime, name: str, asset: str = "a1", partition: str = "p1") -> NewEvent:

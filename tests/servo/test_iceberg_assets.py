@@ -8,10 +8,10 @@ import pytest
 from arco.assets import SchemaColumn
 from arco.core import Forbidden, Invalid
 from arco.domains.catalog import CreateNamespace, CreateTable, DropTable, Ref
-from arco.iceberg import open_upkeep, plan_scan
+from arco.iceberg import MetadataMissing, open_upkeep, plan_scan
 from arco.iceberg.metadata import parse_commit
 from tests.servo.lake import BY_REGION, PLAIN, Lake, in_lake
-from tests.servo.world import project
+from tests.servo.world import SCOPE, project
 
 
 def people(*ids: int, **columns: object) -> pa.Table:
@@ -231,6 +231,19 @@ def test_files_that_the_current_snapshot_names_stay(tmp_path: Path) -> None:
         (path,) = [info.path async for info in lake.store.list("data")]
         assert await lake.assets.let_go(lake.asset_id, [path, "data/other"]) == {path}
         assert await lake.assets.let_go("nobody", [path]) == set()
+
+    in_lake(work, tmp_path)
+
+
+def test_a_table_that_cannot_be_read_may_need_every_file(tmp_path: Path) -> None:
+    async def work(lake: Lake) -> None:
+        await lake.make(people(1))
+        await lake.sync()
+        (path,) = [info.path async for info in lake.store.list("data")]
+        metadata = lake.locations.path_of(str((await lake.load()).metadata_location))
+        await lake.world.store.delete(f"{SCOPE.root}/{metadata}")
+        with pytest.raises(MetadataMissing):
+            await lake.again().assets.let_go(lake.asset_id, [path])
 
     in_lake(work, tmp_path)
 

@@ -230,9 +230,9 @@ def test_only_the_collector_may_delete() -> None:
 
 
 def test_a_spilled_history_stays_as_long_as_a_revision_names_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    from arco.state import _compactor
+    from arco.state import _history
 
-    monkeypatch.setattr(_compactor, "INLINE_HISTORY", 4)
+    monkeypatch.setattr(_history, "INLINE", 4)
 
     async def test(world: World) -> None:
         node = await world.node()

@@ -191,9 +191,9 @@ def test_state_that_covers_segments_the_log_does_not_have_is_an_error() -> None:
 
 
 def test_a_lost_spilled_history_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    from arco.state import _compactor
+    from arco.state import _history
 
-    monkeypatch.setattr(_compactor, "INLINE_HISTORY", 2)
+    monkeypatch.setattr(_history, "INLINE", 2)
 
     async def test(world: World) -> None:
         node = await healthy(world)

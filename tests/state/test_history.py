@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from arco.core import DAY, HOUR, MINUTE, SECOND, Corrupt, LostObject, NotFound
-from arco.state import Entry, Manifest, _compactor, retained
+from arco.state import Entry, Manifest, _history, retained
 from arco.storage import MemoryStore
 from tests.doubles import FakeRuntime, run
 from tests.state.doubles import ROOT, Journal, Node, event, open_node
@@ -65,7 +65,7 @@ def test_a_long_history_moves_to_a_file_and_every_retained_revision_is_found(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     inline = 32
-    monkeypatch.setattr(_compactor, "INLINE_HISTORY", inline)
+    monkeypatch.setattr(_history, "INLINE", inline)
 
     async def main() -> None:
         runtime = FakeRuntime()

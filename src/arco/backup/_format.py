@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 import msgspec
 import zstandard
 
-from arco.core import Corrupt, Outdated
+from arco.core import Corrupt, check_format, format_in
 from arco.iceberg import Kind, Outcome
 from arco.log import Link
 
@@ -161,22 +161,13 @@ def encode_backup(backup: Backup) -> bytes:
 
 def decode_backup(data: bytes, path: str) -> Backup:
     text = data[:-_TRAILER] + b"}"
-    _refuse_newer(data, path)
+    check_format("backup", format_in(data), FORMAT, path)
     if data[-_TRAILER:] != _MARK + hashlib.sha256(text).hexdigest().encode() + b'"}':
         raise Corrupt(f"{path} is not a backup or was altered; use another backup", path=path)
     try:
         return msgspec.json.decode(text, type=Backup)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise Corrupt(f"{path} is not a backup: {error}; use another backup", path=path) from error
-
-
-def _refuse_newer(data: bytes, path: str) -> None:
-    try:
-        version = msgspec.json.decode(data)["format"]
-    except (msgspec.MsgspecError, UnicodeDecodeError, KeyError, TypeError):
-        return
-    if isinstance(version, int) and version > FORMAT:
-        raise Outdated(f"{path} has backup format {version}, this program knows {FORMAT}; upgrade arco", path=path)
 
 
 def encode_list(entries: Iterable[msgspec.Struct]) -> bytes:

@@ -18,7 +18,7 @@ import pyarrow as pa
 from arco.catalog._sql_process import ProcessEnded, QueryProcess
 from arco.catalog._sql_relation import Relation, Resolver, SqlView
 from arco.catalog._sql_tree import ONLY_QUERIES, Query, inspect_tree, quoted, rewrite_tree
-from arco.core import Future, Invalid, Refused, Runtime, Task, TooLarge, Unavailable
+from arco.core import Invalid, Refused, Runtime, Slots, Task, TooLarge, Unavailable
 
 __all__ = ["MAX_SQL", "Limits", "QueryResult", "ResultColumn", "Sandbox", "run_sql"]
 
@@ -87,8 +87,7 @@ class Sandbox:
     def __init__(self, runtime: Runtime, *, spares: int = 1, slots: int = 4) -> None:
         self._runtime = runtime
         self._spares = spares
-        self._free = slots
-        self._waiting: list[Future[None]] = []
+        self._slots = Slots(runtime, slots)
         self._idle: list[QueryProcess] = []
         self._filling: Task | None = None
         self._closed = False
@@ -100,8 +99,10 @@ class Sandbox:
         `Refused`: it took too long or too much memory.
         """
         _check_text(sql)
+        if self._closed:
+            raise Unavailable("the server is shutting down; send the query again")
         try:
-            await self._runtime.timeout(WAIT_SECONDS, self._take_slot())
+            await self._runtime.timeout(WAIT_SECONDS, self._slots.take())
         except TimeoutError:
             raise Unavailable("all processes for queries are busy; try again", retry_after=WAIT_SECONDS) from None
         try:
@@ -114,7 +115,7 @@ class Sandbox:
                 max_seconds=limits.max_seconds,
             ) from None
         finally:
-            self._give_slot()
+            self._slots.give()
             if self._spares and (self._filling is None or self._filling.done()):
                 self._filling = self._runtime.spawn(self._fill(), "sql spare")
 
@@ -136,29 +137,6 @@ class Sandbox:
         finally:
             process.kill()
             await self._runtime.offload(process.close)
-
-    async def _take_slot(self) -> None:
-        if self._closed:
-            raise Unavailable("the server is shutting down; send the query again")
-        if self._free:
-            self._free -= 1
-            return
-        turn: Future[None] = self._runtime.future()
-        self._waiting.append(turn)
-        try:
-            await turn
-        except BaseException:
-            if turn.done():
-                self._give_slot()
-            else:
-                self._waiting.remove(turn)
-            raise
-
-    def _give_slot(self) -> None:
-        if self._waiting:
-            self._waiting.pop(0).set(None)
-        else:
-            self._free += 1
 
     async def _take_process(self) -> QueryProcess:
         while self._idle:

@@ -112,10 +112,10 @@ async def versions(
     document = _gathered(answers, "expired", "deleted")
     expired = [one for answer in answers for one in answer.expired]
     deleted = [one for answer in answers for one in answer.deleted]
-    would = "would " if dry_run else ""
     parts: list[RenderableType] = []
     if expired:
-        parts += [say(f"{_versions(len(expired))} {would}{_verb('expire', len(expired), dry_run)}", "bold")]
+        done = "would expire" if dry_run else "expired"
+        parts += [say(f"{_versions(len(expired))} {done}", "bold")]
         parts += _retired_grid(expired)
     if deleted:
         size = shown_size(sum(one.byte_size for one in deleted))
@@ -134,10 +134,6 @@ async def versions(
 
 async def _expire(client: AsyncClient, selection: str, dry_run: bool, cursor: str | None) -> ExpireVersionsAnswer:
     return await client.expire_versions(ExpireVersionsRequest(selection=selection, dry_run=dry_run, cursor=cursor))
-
-
-def _verb(verb: str, count: int, dry_run: bool) -> str:
-    return verb if dry_run else f"{verb}d"
 
 
 def _versions(count: int) -> str:

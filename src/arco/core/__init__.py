@@ -22,7 +22,7 @@ from arco.core._errors import (
     Unauthenticated,
     Unavailable,
 )
-from arco.core._formats import check_format, format_in
+from arco.core._formats import check_format, decode_document, format_in
 from arco.core._histogram import Histogram
 from arco.core._ids import (
     AssetId,
@@ -64,10 +64,10 @@ from arco.core._names import (
     parse_path,
     shown,
 )
-from arco.core._ports import Clock, Future, Mutex, Random, Runtime, Task
+from arco.core._ports import Clock, Future, Mutex, Random, Runtime, Slots, Task
 from arco.core._service import SERVICE_LIFE, ServiceIdentity
 from arco.core._signing import MIN_SECRET_BYTES, derive_secret
-from arco.core._time import DAY, HOUR, MAX_TIME, MINUTE, SECOND, day_of, format_time, parse_time
+from arco.core._time import DAY, HOUR, MAX_TIME, MINUTE, SECOND, day_of, format_time, parse_time, time_text
 
 __all__ = [
     "DAY",
@@ -110,6 +110,7 @@ __all__ = [
     "Scalar",
     "ServiceIdentity",
     "Settings",
+    "Slots",
     "Stale",
     "StoreRefused",
     "Superseded",
@@ -128,6 +129,7 @@ __all__ = [
     "check_tenant",
     "check_workspace",
     "day_of",
+    "decode_document",
     "dependency_fingerprint",
     "derive_secret",
     "derive_ulid",
@@ -147,6 +149,7 @@ __all__ = [
     "request_key_time",
     "sha256_hex",
     "shown",
+    "time_text",
     "ulid_time",
     "ulid_to_uuid",
     "uuid_to_ulid",

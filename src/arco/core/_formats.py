@@ -1,11 +1,25 @@
 """Versions of stored formats: whoever meets a newer one than it knows says "upgrade", never "corrupt", and changes
-nothing. Which formats there are, and the newest of each, stands in `arco.cli._formats`."""
+nothing. Which formats there are, and the newest of each, stands in `arco.cli._formats`.
+
+A newer document may not even decode, so its version is looked for before anything is called corrupt:
+`decode_document` does so for JSON that has its `format` at the top, `format_in` for whoever decodes in another way.
+"""
+
+from typing import Protocol, TypeVar
 
 import msgspec
 
-from arco.core._errors import Outdated
+from arco.core._errors import Corrupt, Outdated
 
-__all__ = ["check_format", "format_in"]
+__all__ = ["check_format", "decode_document", "format_in"]
+
+
+class _Versioned(Protocol):
+    @property
+    def format(self) -> int: ...
+
+
+D = TypeVar("D", bound=_Versioned)
 
 
 def check_format(kind: str, version: int, known: int, path: str) -> None:
@@ -17,10 +31,23 @@ def check_format(kind: str, version: int, known: int, path: str) -> None:
         )
 
 
-def format_in(data: bytes) -> int:
-    """The `format` of a JSON document that may not decode otherwise; 0 if it tells none."""
+def format_in(data: bytes, *within: str) -> int:
+    """The `format` of a JSON document, or of an object within it, that may not decode otherwise; 0 if it tells none."""
     try:
-        version = msgspec.json.decode(data)["format"]
+        found = msgspec.json.decode(data)
+        for name in (*within, "format"):
+            found = found[name]
     except (msgspec.MsgspecError, UnicodeDecodeError, KeyError, TypeError, RecursionError):
         return 0
-    return version if type(version) is int else 0
+    return found if type(found) is int else 0
+
+
+def decode_document(decoder: msgspec.json.Decoder[D], data: bytes, kind: str, known: int, path: str) -> D:
+    """The JSON document in an object: `Outdated` if a newer program wrote it, `Corrupt` if it is none."""
+    try:
+        document = decoder.decode(data)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        check_format(kind, format_in(data), known, path)
+        raise Corrupt(f"{path} is no {kind}: {error}; run `arco doctor`", path=path) from error
+    check_format(kind, document.format, known, path)
+    return document

@@ -12,7 +12,7 @@ asyncio (`arco.runtime`), the simulation by its own seeded scheduler. Vocabulary
 from collections.abc import Callable, Coroutine, Generator
 from typing import Any, Protocol, TypeVar
 
-__all__ = ["Clock", "Future", "Mutex", "Random", "Runtime", "Task"]
+__all__ = ["Clock", "Future", "Mutex", "Random", "Runtime", "Slots", "Task"]
 
 T = TypeVar("T")
 
@@ -78,17 +78,17 @@ class Runtime(Clock, Random, Protocol):
         ...
 
 
-class Mutex:
-    """Mutual exclusion between coroutines of one process, first come first served."""
+class Slots:
+    """At most so many coroutines of one process at once, first come first served."""
 
-    def __init__(self, runtime: Runtime) -> None:
+    def __init__(self, runtime: Runtime, count: int) -> None:
         self._runtime = runtime
-        self._held = False
+        self._free = count
         self._waiting: list[Future[None]] = []
 
-    async def __aenter__(self) -> None:
-        if not self._held:
-            self._held = True
+    async def take(self) -> None:
+        if self._free:
+            self._free -= 1
             return
         turn: Future[None] = self._runtime.future()
         self._waiting.append(turn)
@@ -96,16 +96,27 @@ class Mutex:
             await turn
         except BaseException:
             if turn.done():
-                self._release()
+                self.give()
             else:
                 self._waiting.remove(turn)
             raise
 
-    async def __aexit__(self, *exc: object) -> None:
-        self._release()
-
-    def _release(self) -> None:
+    def give(self) -> None:
+        """Back, by whoever took one."""
         if self._waiting:
             self._waiting.pop(0).set(None)
         else:
-            self._held = False
+            self._free += 1
+
+
+class Mutex:
+    """Mutual exclusion between coroutines of one process, first come first served."""
+
+    def __init__(self, runtime: Runtime) -> None:
+        self._slot = Slots(runtime, 1)
+
+    async def __aenter__(self) -> None:
+        await self._slot.take()
+
+    async def __aexit__(self, *exc: object) -> None:
+        self._slot.give()

@@ -5,7 +5,7 @@ from functools import lru_cache
 
 from arco.core._errors import Invalid
 
-__all__ = ["DAY", "HOUR", "MAX_TIME", "MINUTE", "SECOND", "day_of", "format_time", "parse_time"]
+__all__ = ["DAY", "HOUR", "MAX_TIME", "MINUTE", "SECOND", "day_of", "format_time", "parse_time", "time_text"]
 
 SECOND = 1_000_000
 MINUTE = 60 * SECOND
@@ -25,6 +25,11 @@ def format_time(micros: int) -> str:
     except OverflowError:
         raise Invalid(f"{micros} microseconds since 1970 are no date; check the clock and the unit") from None
     return moment.isoformat(timespec="microseconds").replace("+00:00", "Z")
+
+
+def time_text(micros: int | None) -> str | None:
+    """`format_time` of a time that may not have come."""
+    return None if micros is None else format_time(micros)
 
 
 def day_of(micros: int) -> str:

@@ -5,13 +5,12 @@ from arco.cost._load import Load, Scale, parse_model
 from arco.cost._model import Estimate, Stored, model
 from arco.cost._prices import CLASSES, Class, Prices, load_prices, prices_named
 from arco.cost._profile import Kind, Profile, profile
-from arco.cost._usage import DayUsage, Usage, measure_usage, requests_a_day
+from arco.cost._usage import Usage, measure_usage, requests_a_day
 
 __all__ = [
     "CLASSES",
     "Bill",
     "Class",
-    "DayUsage",
     "Estimate",
     "Kind",
     "Line",

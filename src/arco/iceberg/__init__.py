@@ -1,6 +1,6 @@
 """The Iceberg REST catalog: metadata documents, pointers, commits, names, credentials. HTTP is above, in `arco.api`."""
 
-from arco.iceberg._collection import IcebergCollected, IcebergCollector
+from arco.iceberg._collection import IcebergCollected
 from arco.iceberg._commit import Committed, Committer, Edit
 from arco.iceberg._decisions import Decisions, Outcome
 from arco.iceberg._doctor import examine_iceberg
@@ -24,14 +24,14 @@ from arco.iceberg._errors import (
     nothing_changed,
 )
 from arco.iceberg._events import committed_event
-from arco.iceberg._garbage import Garbage, GarbageKind
+from arco.iceberg._garbage import GarbageKind
 from arco.iceberg._keys import Claim, Keys
 from arco.iceberg._lifecycle import (
     Dropped,
     Lifecycle,
 )
 from arco.iceberg._loaded import Loaded
-from arco.iceberg._locations import Locations, MetadataFiles, parse_location
+from arco.iceberg._locations import Locations, parse_location
 from arco.iceberg._names import Named, Names
 from arco.iceberg._namespaces import check_namespace_properties
 from arco.iceberg._open import Iceberg, open_iceberg, open_lifecycle, open_locations
@@ -41,7 +41,6 @@ from arco.iceberg._owned import (
     places_of,
 )
 from arco.iceberg._planning import (
-    PlanFiles,
     PlanLimits,
     cancel_plan,
     fetch_plan,
@@ -50,12 +49,11 @@ from arco.iceberg._planning import (
 )
 from arco.iceberg._pointer import Held, Kind, Pointer, check_link, decode_pointer, encode_pointer
 from arco.iceberg._pointers import Current, Pointers
-from arco.iceberg._receipts import Lag, Receipts, record_committed
+from arco.iceberg._receipts import Lag
 from arco.iceberg._reconciler import Missing, Reconciled, Reconciler
 from arco.iceberg._remote_signing import (
     RemoteSigner,
     SignedRequest,
-    SignRequest,
     parse_sign,
     signer_for,
 )
@@ -111,12 +109,10 @@ __all__ = [
     "Edit",
     "Entry",
     "Fields",
-    "Garbage",
     "GarbageKind",
     "Held",
     "Iceberg",
     "IcebergCollected",
-    "IcebergCollector",
     "IcebergRelation",
     "IdempotencyKey",
     "IllegalArgument",
@@ -127,7 +123,6 @@ __all__ = [
     "Loaded",
     "Locations",
     "Manifest",
-    "MetadataFiles",
     "MetadataMissing",
     "Missing",
     "MixedColumns",
@@ -142,15 +137,12 @@ __all__ = [
     "NoSuchWarehouse",
     "Outcome",
     "Plan",
-    "PlanFiles",
     "PlanLimits",
     "Pointer",
     "Pointers",
-    "Receipts",
     "Reconciled",
     "Reconciler",
     "RemoteSigner",
-    "SignRequest",
     "SignedRequest",
     "Tables",
     "Transactions",
@@ -191,7 +183,6 @@ __all__ = [
     "plan_scan",
     "plan_snapshot",
     "read_iceberg",
-    "record_committed",
     "signer_for",
     "vendor_for",
 ]

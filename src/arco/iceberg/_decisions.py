@@ -9,7 +9,7 @@ from typing import Literal
 
 import msgspec
 
-from arco.core import Corrupt, Runtime, StoreRefused, Unavailable, check_format, format_in
+from arco.core import Corrupt, Runtime, StoreRefused, Unavailable, decode_document
 from arco.storage import ObjectExists, ObjectMissing, Store, StoreFailed
 
 __all__ = ["Decisions", "Outcome"]
@@ -83,12 +83,7 @@ class Decisions:
 
     @staticmethod
     def _decode(data: bytes, path: str, txn: str) -> Outcome:
-        try:
-            decision = _decoder.decode(data)
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            check_format("decision", format_in(data), FORMAT, path)
-            raise Corrupt(f"{path} is not a decision: {error}; run `arco doctor`", path=path) from error
-        check_format("decision", decision.format, FORMAT, path)
+        decision = decode_document(_decoder, data, "decision", FORMAT, path)
         if decision.txn != txn:
             raise Corrupt(f"{path} holds the decision of {decision.txn}; run `arco doctor`", path=path)
         return decision.outcome

@@ -13,7 +13,7 @@ that its client gave up before it was even claimed may still be carried out afte
 
 import msgspec
 
-from arco.core import Corrupt, Runtime, check_format, format_in, new_ulid
+from arco.core import Corrupt, Runtime, decode_document, new_ulid
 from arco.iceberg._errors import CommitFailed
 from arco.iceberg._who import IdempotencyKey, Who
 from arco.storage import Lost, Sequence, Store, Tail
@@ -104,12 +104,7 @@ class Keys:
 
     def _decoded(self, sequence: Sequence, data: bytes, number: int) -> Claim:
         path = sequence.path(number)
-        try:
-            claim = _decoder.decode(data)
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            check_format("claim", format_in(data), FORMAT, path)
-            raise Corrupt(f"{path} is not a claim: {error}; run `arco doctor`", path=path) from error
-        check_format("claim", claim.format, FORMAT, path)
+        claim = decode_document(_decoder, data, "claim", FORMAT, path)
         if (claim.number, claim.incarnation) != (number, self._incarnation):
             raise Corrupt(f"{path} belongs to another place; run `arco doctor`", path=path)
         return claim

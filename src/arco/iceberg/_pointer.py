@@ -10,7 +10,7 @@ from typing import Literal
 
 import msgspec
 
-from arco.core import Corrupt, Outdated
+from arco.core import Corrupt, decode_document
 from arco.iceberg._who import Source
 
 __all__ = ["FORMAT", "Held", "Kind", "Pointer", "State", "check_link", "decode_pointer", "encode_pointer", "sha256_of"]
@@ -103,14 +103,7 @@ def encode_pointer(pointer: Pointer) -> bytes:
 
 def decode_pointer(data: bytes, path: str) -> Pointer:
     """The pointer in an object, or `Corrupt` with the path."""
-    try:
-        pointer = _decoder.decode(data)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        _refuse_newer(data, path)
-        raise Corrupt(f"{path} is not a pointer: {error}; run `arco doctor`", path=path) from error
-    if pointer.format > FORMAT:
-        _refuse_newer(data, path)
-    return pointer
+    return decode_document(_decoder, data, "pointer", FORMAT, path)
 
 
 def check_link(
@@ -134,13 +127,3 @@ def check_link(
 
 def sha256_of(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
-
-
-def _refuse_newer(data: bytes, path: str) -> None:
-    """A newer format may not even decode; say "upgrade" rather than "corrupt"."""
-    try:
-        version = msgspec.json.decode(data)["format"]
-    except (msgspec.DecodeError, KeyError, TypeError, UnicodeDecodeError):
-        return
-    if isinstance(version, int) and version > FORMAT:
-        raise Outdated(f"{path} has pointer format {version}, this program knows {FORMAT}; upgrade arco", path=path)

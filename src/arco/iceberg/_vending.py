@@ -64,6 +64,8 @@ class Vendor(Protocol):
     async def vend(self, location: str, *, write: bool, lifetime: int = MAX_LIFETIME) -> Credentials:
         """Credentials for the files below `location`, for about so many seconds.
 
+        Those of Google last as long as the token of the server, whatever is asked for.
+
         Raises:
             Forbidden: the location is not in this store, or holds what the cloud would read as a pattern.
             Unsupported: this store cannot limit credentials to a table.

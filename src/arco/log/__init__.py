@@ -3,7 +3,7 @@
 caller -> Gateway -> Owner (this process, or forwarded) -> segment T+1 -> Follower -> fold
 """
 
-from arco.log._admission import KEY_LIFE, MAX_AHEAD, Admission, Admitted
+from arco.log._admission import KEY_LIFE, MAX_AHEAD, Admission
 from arco.log._blobs import MAX_BLOB_BYTES, Blobs
 from arco.log._event import (
     Command,
@@ -25,12 +25,11 @@ from arco.log._ledger import Found, Ledger, Unknown
 from arco.log._owner import Owner
 from arco.log._pack import Pack, PackIndex, decode_index, encode_list, encode_pack, list_packs
 from arco.log._reader import check_segment, read_log
-from arco.log._registry import EventRegistry, EventType, Upcaster, unchanged
+from arco.log._registry import EventRegistry, EventType, unchanged
 from arco.log._secrets import check_no_secret, find_secret, may_hold_secret
 from arco.log._segment import (
     FIRST_LINK,
     MAX_EVENT_BYTES,
-    MAX_EVENTS,
     MAX_SEGMENT_BYTES,
     SEGMENT_FORMAT,
     Header,
@@ -52,12 +51,10 @@ __all__ = [
     "KEY_LIFE",
     "MAX_AHEAD",
     "MAX_BLOB_BYTES",
-    "MAX_EVENTS",
     "MAX_EVENT_BYTES",
     "MAX_SEGMENT_BYTES",
     "SEGMENT_FORMAT",
     "Admission",
-    "Admitted",
     "Blobs",
     "Command",
     "Draft",
@@ -88,7 +85,6 @@ __all__ = [
     "SegmentStream",
     "Subscription",
     "Unknown",
-    "Upcaster",
     "check_link",
     "check_no_secret",
     "check_segment",

@@ -17,7 +17,7 @@ from itertools import accumulate
 import msgspec
 import zstandard
 
-from arco.core import Corrupt, Outdated
+from arco.core import Corrupt, check_format, format_in
 from arco.log._segment import Place
 
 __all__ = ["Pack", "PackIndex", "decode_index", "encode_list", "encode_pack", "list_packs"]
@@ -93,22 +93,20 @@ def decode_index(pack: Pack, place: Place, end: bytes) -> PackIndex:
         raise _broken(pack, "it does not end as a pack does")
     try:
         found = zstandard.ZstdDecompressor().decompress(text, max_output_size=MAX_INDEX_BYTES, allow_extra_data=False)
-        version = msgspec.json.decode(found, type=_Versioned).format
-        if version > FORMAT:
-            raise Outdated(f"{pack.path} has pack format {version}, this program knows {FORMAT}; upgrade arco")
+    except zstandard.ZstdError as error:
+        raise _broken(pack, f"its index cannot be decompressed: {error}") from error
+    try:
         index = msgspec.json.decode(found, type=PackIndex)
-    except (zstandard.ZstdError, msgspec.MsgspecError, UnicodeDecodeError) as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        check_format("pack", format_in(found), FORMAT, pack.path)
         raise _broken(pack, f"its index cannot be read: {error}") from error
+    check_format("pack", index.format, FORMAT, pack.path)
     if Place(index.tenant, index.workspace, index.incarnation, index.log) != place:
         raise _broken(pack, f"it belongs to {index.log} of {index.tenant}/{index.workspace}, {index.incarnation}")
     held = (index.first, len(index.sizes), len(index.sha256), index.offsets()[-1])
     if held != (pack.first, pack.segments, pack.segments, pack.bytes - len(end)):
         raise _broken(pack, "it does not hold the segments that the manifest promises")
     return index
-
-
-class _Versioned(msgspec.Struct):
-    format: int
 
 
 def encode_list(path: str, entries: Sequence[Pack]) -> tuple[bytes, Pack]:

@@ -7,11 +7,12 @@ fold versions of its writer and the received time. `encode` and `decode` are the
 
 import hashlib
 from collections.abc import Iterable
+from typing import TypeVar
 
 import msgspec
 import zstandard
 
-from arco.core import Corrupt, Outdated, TooLarge
+from arco.core import Corrupt, TooLarge, check_format, format_in
 from arco.log._event import INDEX_BITS, Event
 
 __all__ = [
@@ -92,7 +93,8 @@ class _Headed(msgspec.Struct):
 _encoder = msgspec.json.Encoder()
 _decoder = msgspec.json.Decoder(Segment)
 _header_decoder = msgspec.json.Decoder(_Headed)
-_format_decoder = msgspec.json.Decoder(dict[str, msgspec.Raw])
+
+S = TypeVar("S", Segment, _Headed)
 
 
 def encode_segment(header: Header, events: Iterable[bytes]) -> bytes:
@@ -122,40 +124,22 @@ def decode_segment(data: bytes, path: str) -> Segment:
 
 def parse_segment(text: bytes, path: str) -> Segment:
     """The segment that a text of JSON holds, or `Corrupt` with the path."""
-    try:
-        segment = _decoder.decode(text)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        _refuse_newer(text, path)
-        raise Corrupt(f"{path} is not a segment: {error}; run `arco log verify`", path=path) from error
-    if segment.header.format > SEGMENT_FORMAT:
-        _refuse_newer(text, path)
-    return segment
+    return _parsed(_decoder, text, path)
 
 
 def decode_header(data: bytes, path: str) -> tuple[Header, str]:
     """The header of the segment in an object, without its events, and the object's sha256."""
-    text = segment_text(data, path)
+    return _parsed(_header_decoder, segment_text(data, path), path).header, hashlib.sha256(data).hexdigest()
+
+
+def _parsed(decoder: msgspec.json.Decoder[S], text: bytes, path: str) -> S:
     try:
-        header = _header_decoder.decode(text).header
+        found = decoder.decode(text)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        _refuse_newer(text, path)
+        check_format("segment", format_in(text, "header"), SEGMENT_FORMAT, path)
         raise Corrupt(f"{path} is not a segment: {error}; run `arco log verify`", path=path) from error
-    if header.format > SEGMENT_FORMAT:
-        _refuse_newer(text, path)
-    return header, hashlib.sha256(data).hexdigest()
-
-
-def _refuse_newer(text: bytes, path: str) -> None:
-    """A newer format may not even decode; say "upgrade" rather than "corrupt"."""
-    try:
-        header = msgspec.json.decode(_format_decoder.decode(text)["header"])
-        version = header["format"]
-    except (msgspec.DecodeError, KeyError, TypeError, UnicodeDecodeError, RecursionError):
-        return
-    if isinstance(version, int) and version > SEGMENT_FORMAT:
-        raise Outdated(
-            f"{path} has segment format {version}, this program knows {SEGMENT_FORMAT}; upgrade arco", path=path
-        )
+    check_format("segment", found.header.format, SEGMENT_FORMAT, path)
+    return found
 
 
 def check_link(segment: Segment, place: Place, link: Link, path: str) -> None:

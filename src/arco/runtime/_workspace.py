@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 import msgspec
 
-from arco.core import ArcoError, Conflict, Corrupt, NotFound, Runtime, check_format, format_in, new_ulid
+from arco.core import ArcoError, Conflict, NotFound, Runtime, decode_document, new_ulid
 from arco.domains.access import ACCESS
 from arco.domains.catalog import CATALOG
 from arco.domains.deployments import DEPLOYMENTS
@@ -76,15 +76,12 @@ class Incarnation(msgspec.Struct, frozen=True):
     """The last position of each log that came from there."""
 
 
+_decoder = msgspec.json.Decoder(Incarnation)
+
+
 def decode_incarnation(data: bytes, path: str) -> Incarnation:
     """The incarnation in an object; `Outdated` if a newer program wrote it."""
-    try:
-        found = msgspec.json.decode(data, type=Incarnation)
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        check_format("incarnation", format_in(data), FORMAT, path)
-        raise Corrupt(f"{path} is not an incarnation: {error}; run `arco doctor`", path=path) from error
-    check_format("incarnation", found.format, FORMAT, path)
-    return found
+    return decode_document(_decoder, data, "incarnation", FORMAT, path)
 
 
 def _incarnations(store: Store, runtime: Runtime) -> Sequence:

@@ -151,10 +151,6 @@ class Workspaces:
         self._due = float("-inf")  # when the timer ends that runs now
         self._ended = False
 
-    @property
-    def open_now(self) -> list[Hosted]:
-        return [entry.hosted for entry in self._entries.values() if entry.hosted is not None and entry.closing is None]
-
     def serves(self, scope: Scope) -> bool:
         """Whether it may be opened here, if it exists."""
         return self.named is None or scope in self.named

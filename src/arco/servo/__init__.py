@@ -3,24 +3,25 @@
 definitions -> deploy -> plan -> trigger -> (claim, beats, result)* by workers; controllers act when time passes
 """
 
-from arco.servo._compaction import Compacted, Compaction, Unmerged, compact_files
+from arco.servo._compaction import Compacted, Compaction, compact_files
 from arco.servo._controllers import EndRun, Reap, Reconciled, Watch, Watched, reconcile
 from arco.servo._deploy import Deployed, DeployPlan, deploy, find_deployed, prepare_deploy, project_of_deployment
 from arco.servo._deployed import (
     asset_detail,
     dynamic_partitions,
-    find_code_version,
     list_assets,
     list_deployments,
     list_partitions,
 )
 from arco.servo._envelope import Envelope, open_envelope, sign_envelope
-from arco.servo._history import DELETED_EDGES, RULES, Advance, Expiring, Rule, reconcile_history
-from arco.servo._history_loop import Expired, History, HistoryKeeper, expire_history
+from arco.servo._explaining import explain_run
+from arco.servo._history import RULES, Expiring, Rule, reconcile_history
+from arco.servo._history_loop import Expired, History, expire_history
 from arco.servo._iceberg_loop import Catalog, IcebergAssets
 from arco.servo._iceberg_names import check_no_asset, check_no_assets_below
 from arco.servo._merging import LocalMerger, Merge, Merger, NotMerged, write_merged
-from arco.servo._orphans import Orphans, remove_orphans
+from arco.servo._orphans import remove_orphans
+from arco.servo._plan_info import cannot_run_info, plan_info
 from arco.servo._protocol import (
     MAX_TOLD,
     RELAYED,
@@ -37,16 +38,7 @@ from arco.servo._protocol import (
     Session,
 )
 from arco.servo._queue import EmbeddedQueue, Queue, WorkerId
-from arco.servo._reading import (
-    cannot_run_info,
-    explain_run,
-    list_runs,
-    list_tasks,
-    plan_info,
-    run_detail,
-    run_progress,
-    task_detail,
-)
+from arco.servo._reading import list_runs, list_tasks, run_detail, run_progress, task_detail
 from arco.servo._request import Mode, RunRequest, request_fingerprint
 from arco.servo._retention import Retention, Retired, retire_versions
 from arco.servo._runs import Asked, Planned, Runs, Triggered, trigger_fingerprint
@@ -56,11 +48,9 @@ from arco.servo._versions import decision_facts, list_held_versions, list_versio
 from arco.servo._work import Finished, Relay, Work
 
 __all__ = [
-    "DELETED_EDGES",
     "MAX_TOLD",
     "RELAYED",
     "RULES",
-    "Advance",
     "Asked",
     "Beat",
     "Beats",
@@ -81,17 +71,14 @@ __all__ = [
     "Finished",
     "Heard",
     "History",
-    "HistoryKeeper",
     "IcebergAssets",
     "LocalMerger",
     "Merge",
     "Merger",
     "Mode",
     "NotMerged",
-    "Orphans",
     "Planned",
     "Progress",
-    "Pulse",
     "Queue",
     "Reap",
     "Reconciled",
@@ -108,7 +95,6 @@ __all__ = [
     "Session",
     "Statistics",
     "Triggered",
-    "Unmerged",
     "Watch",
     "Watched",
     "Work",
@@ -123,7 +109,6 @@ __all__ = [
     "dynamic_partitions",
     "expire_history",
     "explain_run",
-    "find_code_version",
     "find_deployed",
     "list_assets",
     "list_deployments",

@@ -69,6 +69,10 @@ class _Asset:
         return parse_path(self.key)
 
 
+class _NotOurs(Refused):
+    """The name of an asset's table is somebody else's."""
+
+
 class IcebergAssets:
     def __init__(self, workspace: Workspace, catalog: Callable[[], Catalog]) -> None:
         self._workspace = workspace
@@ -238,7 +242,7 @@ class IcebergAssets:
             with suppress(Refused):
                 await self._sync(asset)
             loaded = None
-            with suppress(Refused):
+            with suppress(_NotOurs):  # any other refusal says nothing about what the table needs
                 loaded = await self._load(asset)
             if loaded is None:
                 return set()
@@ -292,7 +296,7 @@ class IcebergAssets:
                 self._marks.pop(asset.asset_id, None)
 
     async def _load(self, asset: _Asset) -> Loaded | None:
-        """The table of an asset; None if it has none. `Refused` if its name is somebody else's."""
+        """The table of an asset; None if it has none. `_NotOurs` if its name is somebody else's."""
         view = await self._workspace.logs["catalog"].frozen(strong=False)
         if not await _has_table(view, asset.path):
             return None
@@ -301,11 +305,11 @@ class IcebergAssets:
         except NoSuchTable:
             if await _is_iceberg(view, asset.path):
                 return None
-            raise Refused(
+            raise _NotOurs(
                 f"a table that is not of Iceberg has the name {asset.key}; rename or drop it, or the asset"
             ) from None
         if asset_of(loaded.metadata) != asset.asset_id:
-            raise Refused(f"another Iceberg table has the name {asset.key}; rename or drop it, or the asset")
+            raise _NotOurs(f"another Iceberg table has the name {asset.key}; rename or drop it, or the asset")
         return loaded
 
     async def _create_namespaces(self, path: tuple[str, ...]) -> None:

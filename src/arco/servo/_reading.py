@@ -1,14 +1,9 @@
-"""Reading runs, tasks and plans for people: what there is, where it stands, and why."""
+"""Reading runs and tasks for people: what there is, and where it stands. Why it stands so: `arco.servo._explaining`."""
 
 from collections import Counter
-from collections.abc import Iterable
-from shlex import quote
-from typing import Final, Literal
 
-from arco.assets import partition_text
 from arco.catalog import check_limit, decode_cursor, encode_cursor, position_of_view
-from arco.core import NotFound, PartitionKey, format_time, shown
-from arco.domains.execution import HELD, VERSION_STATUS, VersionStatus
+from arco.core import NotFound, format_time, shown, time_text
 from arco.domains.orchestration import (
     ATTEMPTS,
     CLAIMS,
@@ -19,38 +14,25 @@ from arco.domains.orchestration import (
     WORKSPACE,
     AttemptRow,
     ClaimRow,
-    Hint,
-    Input,
-    Plan,
     PlanTaskRow,
     RunListRow,
     RunRow,
     RunState,
-    Skip,
-    Task,
     TaskRow,
     TaskState,
     attempt_key,
     missing_run,
 )
 from arco.servo._controllers import Watch
-from arco.servo._estimates import estimate_plan, work_seconds
+from arco.servo._plan_info import input_info
 from arco.servo._protocol import Progress
-from arco.servo._reasons import SkipKind, skip_kind
 from arco.state import Replica, Snapshot
 from arco.wire import (
     AttemptInfo,
-    InputInfo,
     Page,
-    PlanInfo,
-    PlannedTaskInfo,
-    PlannedUnitInfo,
     RunDetail,
-    RunExplanation,
     RunProgress,
     RunSummary,
-    SkipInfo,
-    SkippedAssetInfo,
     TaskDetail,
     TaskHint,
     TaskProgress,
@@ -59,31 +41,16 @@ from arco.wire import (
 )
 
 __all__ = [
-    "cannot_run_info",
-    "explain_run",
+    "find_run",
+    "is_held_back",
     "list_runs",
     "list_tasks",
-    "plan_info",
     "run_detail",
     "run_progress",
     "task_detail",
 ]
 
 View = Replica | Snapshot
-
-MAX_LISTED: Final = 1_000
-"""Tasks and skips of a plan that an answer lists."""
-
-MAX_CANNOT_RUN: Final = 100
-"""Skips that the answer to a trigger lists."""
-
-MAX_SENTENCES: Final = 20
-
-_KINDS: Final[dict[SkipKind, Literal["up_to_date", "external", "cannot_run"]]] = {
-    SkipKind.UP_TO_DATE: "up_to_date",
-    SkipKind.EXTERNAL: "external",
-    SkipKind.CANNOT_RUN: "cannot_run",
-}
 
 
 async def list_runs(
@@ -143,7 +110,7 @@ async def run_progress(view: View, run_id: str) -> RunProgress:
     tasks: list[TaskRow] = await view.rows(TASKS, run_id)
     states: dict[str, Counter[str]] = {}
     stages: dict[str, int] = {}
-    held = Counter(task.unit for task in tasks if _is_held_back(task))
+    held = Counter(task.unit for task in tasks if is_held_back(task))
     for task in tasks:
         states.setdefault(task.unit, Counter())[task.state] += 1
         stages[task.unit] = min(task.stage, stages.get(task.unit, task.stage))
@@ -164,7 +131,7 @@ async def run_progress(view: View, run_id: str) -> RunProgress:
     )
 
 
-def _is_held_back(task: TaskRow) -> bool:
+def is_held_back(task: TaskRow) -> bool:
     """Whether its checks held back what it made, whatever became of that since."""
     return task.state == TaskState.SUCCEEDED and task.gate is not None
 
@@ -192,8 +159,8 @@ async def _summary(view: View, row: RunRow) -> RunSummary:
         running_count=running,
         triggered_by=row.triggered_by,
         created_at=format_time(row.created_at or 0),
-        started_at=_time(row.started_at),
-        ended_at=_time(row.ended_at),
+        started_at=time_text(row.started_at),
+        ended_at=time_text(row.ended_at),
         cancel_reason=row.cancel_reason,
     )
 
@@ -254,7 +221,7 @@ async def task_detail(view: View, run_id: str, task_key: str, watch: Watch | Non
         **_task(row, watch).model_dump(),
         upstream=list(planned.upstream) if planned else [],
         downstream=list(planned.downstream) if planned else [],
-        inputs=[_input(given) for given in planned.inputs] if planned else [],
+        inputs=[input_info(given) for given in planned.inputs] if planned else [],
         outputs=[output.asset_key for output in planned.outputs] if planned else [],
         attempts=attempts,
     )
@@ -271,9 +238,9 @@ def _task(row: TaskRow, watch: Watch | None) -> TaskSummary:
         state=row.state,
         attempt=row.attempt,
         worker=row.worker or None,
-        started_at=_time(row.started_at),
-        ended_at=_time(row.ended_at),
-        retry_at=_time(row.retry_not_before) if row.state == TaskState.RETRY_WAIT else None,
+        started_at=time_text(row.started_at),
+        ended_at=time_text(row.ended_at),
+        retry_at=time_text(row.retry_not_before) if row.state == TaskState.RETRY_WAIT else None,
         error_category=row.error_category,
         error=row.error,
         hints=[TaskHint(action=hint.action, command=hint.command or None) for hint in row.hints],
@@ -301,8 +268,8 @@ def _attempt(number: int, row: AttemptRow) -> AttemptInfo:
         attempt_id=row.attempt_id,
         state=row.state,
         worker=row.worker,
-        claimed_at=_time(row.claimed_at),
-        ended_at=_time(row.ended_at),
+        claimed_at=time_text(row.claimed_at),
+        ended_at=time_text(row.ended_at),
         error_category=row.error_category,
         error_type=row.error_type,
         error=row.error,
@@ -314,201 +281,3 @@ def _attempt(number: int, row: AttemptRow) -> AttemptInfo:
         batch_id=row.batch_id,
         batch_tasks=row.batch_tasks,
     )
-
-
-def _input(given: Input) -> InputInfo:
-    pinned = sum(bool(pin.materialization_id) for pin in given.pins)
-    open_ones = 0 if given.is_source else len(given.pins) - pinned
-    return InputInfo(asset_key=given.asset_key, parameter=given.parameter, versions=pinned, from_run=open_ones)
-
-
-def _time(moment: int | None) -> str | None:
-    return None if moment is None else format_time(moment)
-
-
-def plan_info(plan: Plan, plan_id: str) -> PlanInfo:
-    """A plan as people read it."""
-    estimate = estimate_plan(plan)
-    known = estimate.unknown_count < len(plan.tasks)
-    units = _units(plan)
-    return PlanInfo(
-        plan_id=plan_id,
-        code_version=plan.code_version,
-        catalog_position=plan.catalog_position,
-        activity_position=plan.activity_position,
-        task_count=len(plan.tasks),
-        stage_count=max((task.stage for task in plan.tasks), default=-1) + 1,
-        estimated_seconds=estimate.shortest_seconds if known else None,
-        work_seconds=estimate.work_seconds if known else None,
-        unknown_count=estimate.unknown_count,
-        batch_count=sum(unit.batch_count for unit in units),
-        units=units,
-        skipped=_skipped(plan),
-        tasks=[
-            PlannedTaskInfo(
-                task_key=task.task_key,
-                task_id=task.task_id,
-                stage=task.stage,
-                outputs=[output.asset_key for output in task.outputs],
-                upstream=list(task.upstream),
-                inputs=[_input(given) for given in task.inputs],
-                reason=task.reason,
-                estimated_seconds=task.estimated_seconds,
-                batch=task.batch or None,
-            )
-            for task in plan.tasks[:MAX_LISTED]
-        ],
-        skips=[_skip(skip) for skip in plan.skips[:MAX_LISTED]],
-        truncated=max(len(plan.tasks), len(plan.skips)) > MAX_LISTED,
-    )
-
-
-def _units(plan: Plan) -> list[PlannedUnitInfo]:
-    """What runs, by unit, in the order in which it begins."""
-    reasons = {batching.unit: batching.reason for batching in plan.batching}
-    found: dict[str, list[Task]] = {}
-    for task in plan.tasks:
-        found.setdefault(task.unit, []).append(task)
-    return [_unit(unit, tasks, reasons.get(unit)) for unit, tasks in found.items()]
-
-
-def _unit(unit: str, tasks: list[Task], reason: str | None) -> PlannedUnitInfo:
-    batches = Counter(task.batch for task in tasks if task.batch)
-    is_known = any(task.estimated_seconds is not None for task in tasks)
-    return PlannedUnitInfo(
-        unit=unit,
-        outputs=[output.asset_key for output in tasks[0].outputs],
-        stage=tasks[0].stage,
-        task_count=len(tasks),
-        first=min(task.task_key for task in tasks),
-        last=max(task.task_key for task in tasks),
-        estimated_seconds=work_seconds(tasks) if is_known else None,
-        batch_count=len(batches),
-        largest_batch=max(batches.values(), default=1),
-        batching=reason,
-    )
-
-
-def _skipped(plan: Plan) -> list[SkippedAssetInfo]:
-    found: dict[tuple[str, SkipKind], list[str]] = {}
-    for skip in plan.skips:
-        found.setdefault((skip.asset_key, skip_kind(skip)), []).append(skip.partition_key)
-    return [
-        SkippedAssetInfo(
-            kind=_KINDS[kind], asset_key=asset, count=len(keys), first=_shown(min(keys)), last=_shown(max(keys))
-        )
-        for (asset, kind), keys in found.items()
-    ]
-
-
-def _shown(partition_key: str) -> str:
-    return partition_text(PartitionKey.parse(partition_key))
-
-
-def _skip(skip: Skip) -> SkipInfo:
-    return SkipInfo(
-        kind=_KINDS[skip_kind(skip)],
-        asset_key=skip.asset_key,
-        partition_key=skip.partition_key,
-        reason=skip.reason,
-    )
-
-
-def cannot_run_info(skips: Iterable[Skip]) -> tuple[int, list[SkipInfo]]:
-    """How much of what a plan leaves out cannot run, and the first of it."""
-    found = [skip for skip in skips if skip_kind(skip) is SkipKind.CANNOT_RUN]
-    return len(found), [_skip(skip) for skip in found[:MAX_CANNOT_RUN]]
-
-
-async def explain_run(view: View, run_id: str) -> RunExplanation:
-    """Why a run is where it is: what failed first, what followed from it, what it waits for."""
-    run = await find_run(view, run_id)
-    tasks: list[TaskRow] = await view.rows(TASKS, run_id)
-    failed = [task for task in tasks if task.state == TaskState.FAILED]
-    failed.sort(key=lambda task: (task.task_key != run.first_failure, task.ended_at or 0, task.task_key))
-    causes = [
-        f"{task.task_key} failed in attempt {task.attempt} ({task.error_category or 'unknown'}): {task.error or '?'}"
-        for task in failed[:MAX_SENTENCES]
-    ]
-    held, held_hints = await _held_back(view, run_id, tasks)
-    causes += held
-    skipped = [task for task in tasks if task.state in (TaskState.SKIPPED, TaskState.CANCELLED)]
-    causes += [f"{task.task_key} was {task.state.lower()}: {task.reason}" for task in skipped[:MAX_SENTENCES]]
-    if len(failed) + len(skipped) > 2 * MAX_SENTENCES:
-        causes.append(f"... and more: {len(failed)} failed, {len(skipped)} were skipped or cancelled in all")
-    hints = {(hint.action, hint.command): hint for task in failed for hint in task.hints}
-    hints |= {(hint.action, hint.command or ""): hint for hint in held_hints}
-    return RunExplanation(
-        run_id=run_id,
-        state=run.state,
-        summary=_summary_text(run),
-        causes=causes,
-        waiting=_waiting(tasks),
-        hints=[TaskHint(action=hint.action, command=hint.command or None) for hint in hints.values()],
-    )
-
-
-async def _held_back(view: View, run_id: str, tasks: list[TaskRow]) -> tuple[list[str], list[Hint]]:
-    """What tasks did that succeeded and whose checks hold their versions back, and what to do about it."""
-    gated = [task for task in tasks if _is_held_back(task)]
-    causes, hints, is_released = list[str](), list[Hint](), False
-    for task in gated[:MAX_SENTENCES]:
-        held = await _held_outputs(view, run_id, task)
-        if not held:
-            is_released = True
-            causes.append(f"{task.task_key} succeeded; its checks held its version back, and it was released since")
-            continue
-        causes.append(f"{task.task_key} succeeded, but its checks hold its version back ({', '.join(held.values())})")
-        partition = partition_text(PartitionKey.parse(task.partition_key))
-        options = "".join(f" -p {quote(part)}" for part in partition.split(",") if part)
-        action = "Look at what its checks found; release it if it is right after all"
-        hints += [Hint(action, f"arco quarantine show {key}{options}") for key in held]
-    if is_released:
-        hints.append(Hint("Run what was skipped because of what is released by now", f"arco runs rerun {run_id}"))
-    return causes, hints
-
-
-async def _held_outputs(view: View, run_id: str, task: TaskRow) -> dict[str, str]:
-    """How the versions stand that a task made and that are held back, by asset."""
-    planned: PlanTaskRow | None = await view.get(PLAN_TASKS, run_id, (run_id, task.task_key))
-    key = (run_id, task.task_key, attempt_key(task.attempt))
-    attempt: AttemptRow | None = await view.get(ATTEMPTS, run_id, key)
-    found: dict[str, str] = {}
-    if planned is None or attempt is None:
-        return found
-    for output in planned.outputs:
-        for name in attempt.materialization_ids:
-            row: VersionStatus | None = await view.get(VERSION_STATUS, output.asset_id, name)
-            if row is not None and row.status in HELD:
-                found[output.asset_key] = row.status
-    return found
-
-
-def _summary_text(run: RunRow) -> str:
-    done = f"{run.succeeded_count} of {run.task_count} tasks succeeded"
-    rest = [
-        f"{count} {word}"
-        for count, word in (
-            (run.failed_count, "failed"),
-            (run.skipped_count, "skipped"),
-            (run.cancelled_count, "cancelled"),
-        )
-        if count
-    ]
-    why = f"; {run.cancel_reason}" if run.cancel_reason else ""
-    return f"{run.state}: {', '.join([done, *rest])}{why}"
-
-
-def _waiting(tasks: list[TaskRow]) -> list[str]:
-    found = []
-    for task in tasks:
-        if task.state == TaskState.RUNNING:
-            found.append(
-                f"{task.task_key} runs on {task.worker} since {_time(task.started_at)}, attempt {task.attempt}"
-            )
-        elif task.state == TaskState.RETRY_WAIT:
-            found.append(f"{task.task_key} is tried again at {_time(task.retry_not_before)}: {task.error or ''}")
-        elif task.state == TaskState.READY:
-            found.append(f"{task.task_key} is ready and waits for a worker since {_time(task.ready_at)}")
-    more = [f"... and {len(found) - MAX_SENTENCES} more"] if len(found) > MAX_SENTENCES else []
-    return found[:MAX_SENTENCES] + more

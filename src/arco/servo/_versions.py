@@ -9,7 +9,7 @@ from typing import Final
 
 from arco.assets import partition_text
 from arco.catalog import check_limit, decode_cursor, encode_cursor, number_in, position_of_view
-from arco.core import Invalid, PartitionKey, format_time
+from arco.core import Invalid, PartitionKey, format_time, time_text
 from arco.domains.execution import (
     COMPACTED_VERSIONS,
     FILE_STATISTICS,
@@ -213,16 +213,12 @@ def _version(
         file_count=version.file_count if compacted is None else compacted.file_count,
         compacted_at=None if compacted is None else format_time(compacted.compacted_at),
         completed_at=format_time(version.completed_at),
-        held_at=_time(row.held_at),
+        held_at=time_text(row.held_at),
         set_by=row.set_by,
-        set_at=_time(row.set_at),
+        set_at=time_text(row.set_at),
         reason=row.reason,
         failed_checks=failed_checks,
     )
-
-
-def _time(moment: int | None) -> str | None:
-    return None if moment is None else format_time(moment)
 
 
 async def version_detail(view: View, asset_id: str, materialization_id: str) -> VersionDetail:
@@ -241,8 +237,8 @@ async def version_detail(view: View, asset_id: str, materialization_id: str) -> 
         set_to=row.set_to,
         current_materialization_id=None if partition is None else partition.current_materialization_id,
         current_version=None if partition is None else partition.current_version,
-        expired_at=_time(row.expired_at),
-        deleted_at=_time(row.deleted_at),
+        expired_at=time_text(row.expired_at),
+        deleted_at=time_text(row.deleted_at),
         checks=await _checks(view, version),
         files=await _files(view, version, files),
         files_truncated=len(files) > MAX_FILES,

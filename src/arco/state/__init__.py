@@ -8,10 +8,10 @@ from arco.state._aging import Aged
 from arco.state._bucket import Bucket
 from arco.state._codec import from_arrow, to_arrow
 from arco.state._collector import Collection, Collector
-from arco.state._compactor import Cadence, Compactor, base_for
+from arco.state._compactor import Cadence, Compactor
 from arco.state._definition import Definition, define_log
 from arco.state._digest import digest_rows
-from arco.state._doctor import Chain, Finding, Level, examine_log, verify_chain
+from arco.state._doctor import Finding, Level, examine_log, verify_chain
 from arco.state._domain import (
     ByField,
     Change,
@@ -58,7 +58,7 @@ from arco.state._merge import merge_layers
 from arco.state._open_ledger import open_ledger
 from arco.state._packing import PackSize, packed_through
 from arco.state._replica import Replica
-from arco.state._revisions import Head, Revisions, check_versions, empty_manifest
+from arco.state._revisions import Head, Revisions, base_for, check_versions, empty_manifest
 from arco.state._runner import LocalRunner, MergeJob, RefoldJob, Runner
 from arco.state._snapshot import (
     Snapshot,
@@ -77,7 +77,6 @@ from arco.state._system import (
     PINS,
     REJECTED,
     REJECTIONS,
-    REQUEST_LIFE,
     REQUESTS,
     RETENTION,
     WORKSPACE_ERASED,
@@ -109,7 +108,6 @@ __all__ = [
     "REJECTED",
     "REJECTIONS",
     "REQUESTS",
-    "REQUEST_LIFE",
     "RETENTION",
     "SPLIT_BYTES",
     "WORKSPACE_ERASED",
@@ -119,7 +117,6 @@ __all__ = [
     "Bucket",
     "ByField",
     "Cadence",
-    "Chain",
     "Change",
     "Collection",
     "Collector",

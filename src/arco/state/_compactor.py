@@ -10,7 +10,6 @@ Rules: who sees a newer fold version only reads. A replica that does not stand o
 skipped type that is known now, a rebuild) is published whole, as a new generation.
 """
 
-import hashlib
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
@@ -31,25 +30,23 @@ from arco.core import (
     Unavailable,
     new_ulid,
 )
-from arco.log import Follower, Hint, Pack, Place, is_http, number_of
+from arco.log import Follower, Hint, Pack, is_http
 from arco.state._definition import Definition
 from arco.state._files import FileWriter
-from arco.state._history import retained
+from arco.state._history import with_history
 from arco.state._layers import LayerReader
 from arco.state._layout import Layout
-from arco.state._manifest import Entry, File, Layer, Manifest, Pending, encode_manifest, entry_of, format_of
+from arco.state._manifest import Layer, Manifest, Pending, encode_manifest, entry_of, format_of
 from arco.state._merge import adopt, can_adopt, plan_merges
 from arco.state._merging import Merging
-from arco.state._packing import Gauge, Packing, PackSize, can_adopt_packs, grow, packed_through, plan_pack
+from arco.state._packing import Gauge, Packing, PackSize, can_adopt_packs, packed_through, plan_pack
 from arco.state._replica import Replica
-from arco.state._revisions import Head, Revisions, check_versions, empty_manifest
+from arco.state._revisions import Head, Revisions, base_for, check_versions
 from arco.state._runner import RefoldJob, Runner, carry_over
+from arco.state._waiters import Waiters
 from arco.storage import Lost, Store, Tail, Won
 
-__all__ = ["Cadence", "Compactor", "base_for"]
-
-INLINE_HISTORY = 256
-"""Older revisions listed in the manifest itself; when they grow past it the older half moves to a file."""
+__all__ = ["Cadence", "Compactor"]
 
 PROBE_SECONDS = 3600.0
 RETRY_SECONDS = 1.0
@@ -69,31 +66,6 @@ class Cadence:
     keep_all: int = HOUR
     """Microseconds for which every revision is retained; older ones are thinned."""
     packs: PackSize = field(default_factory=PackSize)
-
-
-def base_for(definition: Definition, head: Manifest) -> Manifest:
-    """What a replica of this program stands on: the head, or nothing if older folds made it.
-
-    A head that a newer program made is for reading only; `check_versions` says so.
-    """
-    if any(version > definition.versions.get(domain, 0) for domain, version in head.folds.items()):
-        return head
-    known_now = [skip for skip in head.skipped if definition.registry.knows(*_type_of(skip.type))]
-    if head.number and (dict(head.folds) != definition.versions or known_now):
-        return empty_manifest(Place(head.tenant, head.workspace, head.incarnation, head.log))
-    return head
-
-
-def _type_of(skipped: str) -> tuple[str, int]:
-    name, _, version = skipped.rpartition(" v")
-    return name, int(version)
-
-
-async def _write_history(writer: FileWriter, entries: list[Entry]) -> File:
-    data = msgspec.json.encode(entries)
-    path = writer.path("history.json")
-    await writer.put(path, data)
-    return File(path, 0, len(data), hashlib.sha256(data).hexdigest(), len(entries), "")
 
 
 class Compactor:
@@ -122,7 +94,7 @@ class Compactor:
         self._name = name
         self._cadence = cadence or Cadence()
         self._mutex = Mutex(runtime)
-        self._waiters: list[tuple[int, Future[Manifest]]] = []
+        self._waiters = Waiters(runtime)
         self._wakeup: Future[None] = runtime.future()
         self._urgent: Future[None] = runtime.future()
         self._told = 0
@@ -170,8 +142,7 @@ class Compactor:
             raise Stale(
                 f"nothing here publishes the log {self._layout.place.log}, so position {position} is not covered"
             )
-        waiter: Future[Manifest] = self._runtime.future()
-        self._waiters.append((position, waiter))
+        waiter = self._waiters.add(position)
         self._urgent.set(None)
         self.notify()
 
@@ -192,7 +163,7 @@ class Compactor:
                     break
             self.merging.start()
             self.packing.start()
-        self._answer_waiters()
+        self._waiters.answer(self.head.manifest)
         return self.head.manifest
 
     async def compact(
@@ -252,7 +223,7 @@ class Compactor:
                 if await self._publish_on_head(shadow, drop=rebuild_id):
                     break
             await self._follower.restart(lambda: self._replica.reset(self.head.manifest))
-        self._answer_waiters()
+        self._waiters.answer(self.head.manifest)
         return self.head.manifest
 
     async def roll_back(self, progress: Callable[[int, int], None] = lambda done, total: None) -> Manifest:
@@ -283,18 +254,18 @@ class Compactor:
                 self._wakeup, self._urgent = self._runtime.future(), self._runtime.future()
                 if self._closing:
                     return
-                asked = list(self._waiters)
+                asked = self._waiters.asked()
                 try:
-                    if not told or max(self._told, self._awaited()) > self._follower.tail.number:
+                    if not told or max(self._told, self._waiters.segment()) > self._follower.tail.number:
                         await self._follower.catch_up(at_least=self._told)
                     await self.publish()
-                    self._give_up(asked)
+                    self._waiters.give_up(asked, self._follower.watermark)
                 except LostObject:
                     if not await self.renew():
                         raise
                     self.notify()
                 except (Unavailable, StoreRefused) as error:
-                    self._fail_waiters(error)
+                    self._waiters.fail(error)
                     await self._wait(self._urgent, RETRY_SECONDS)
                     self.notify()
                 next_publish = self._runtime.boottime() + max(self._cadence.interval, 4 * self._put_seconds)
@@ -305,7 +276,7 @@ class Compactor:
             raise
         finally:
             self._running = False
-            self._fail_waiters(self._failed or Stale(f"the compactor of {self._layout.place.log} was closed"))
+            self._waiters.fail(self._failed or Stale(f"the compactor of {self._layout.place.log} was closed"))
 
     def _is_of_older_folds(self) -> bool:
         return base_for(self._definition, self.head.manifest).id != self.head.manifest.id
@@ -385,7 +356,8 @@ class Compactor:
                 published_at=max(self._runtime.now(), head.published_at + 1),
                 pending=(*head.pending, pending),
             )
-            if await self._create(await self._with_history(manifest, writer), None):
+            manifest = await with_history(manifest, self.head, self._revisions, writer, self._cadence.keep_all)
+            if await self._create(manifest, None):
                 return directory
 
     async def _publish_on_head(self, replica: Replica, *, drop: str = "") -> bool:
@@ -404,7 +376,8 @@ class Compactor:
             return True
         attempt = new_ulid(self._runtime, self._runtime)
         now = max(self._runtime.now(), head.published_at + 1)
-        writer = FileWriter(self._store, self._layout, self._layout.attempt(head.number, attempt), self._runtime)
+        directory = self._layout.attempt(head.number, attempt)
+        writer = FileWriter(self._store, self._layout, directory, self._runtime)
         if writes:
             layers += tuple(await writer.delta(self._definition, writes, int(base.watermark), int(manifest.watermark)))
         manifest = msgspec.structs.replace(
@@ -417,12 +390,12 @@ class Compactor:
             generation=head.generation + 1 if swap and head.number else head.generation,
             layers=layers,
             pending=pending,
-            packs=await self._grown(head.packs, new, attempt),
+            packs=await self.packing.grown(head.packs, new, directory),
             pins=tuple(pin for pin in manifest.pins if pin.expires_at > now),
             seal=self._follower.sealed and manifest.link == self._follower.fold.link,
         )
         manifest = msgspec.structs.replace(manifest, format=format_of(manifest.packs))
-        manifest = await self._with_history(manifest, writer)
+        manifest = await with_history(manifest, self.head, self._revisions, writer, self._cadence.keep_all)
         manifest = self._with_packing(self._with_merges(manifest))
         return await self._create(manifest, replica)
 
@@ -459,19 +432,6 @@ class Compactor:
             left.append(known)
         return new, tuple(left)
 
-    async def _grown(self, packs: tuple[Pack, ...], new: tuple[Pack, ...], attempt: str) -> tuple[Pack, ...]:
-        """The packs with new ones after them; lists of older ones are written where there are many."""
-        directory = self._layout.attempt(self.head.manifest.number, attempt)
-        grown, lists = grow(
-            packs,
-            new,
-            self._cadence.packs.fan,
-            lambda level, first: f"{self._layout.packs}/{directory}/{level}-{first:020d}.json",
-        )
-        for path, data in lists:
-            await FileWriter(self._store, self._layout, directory, self._runtime).put(path, data)
-        return grown
-
     def _with_packing(self, manifest: Manifest) -> Manifest:
         """Announce that segments are being packed, if enough have gathered."""
         planned = plan_pack(manifest, self._cadence.packs, self._gauge)
@@ -482,24 +442,6 @@ class Compactor:
         inputs = ((str(planned[0]), str(planned[1])),)
         pending = Pending(pack_id, "pack", directory, manifest.published_at, inputs=inputs)
         return msgspec.structs.replace(manifest, pending=(*manifest.pending, pending))
-
-    async def _with_history(self, manifest: Manifest, writer: FileWriter) -> Manifest:
-        """Add the head to the history, thin it, and move the older half to a file when it grows too long."""
-        head = self.head
-        if head.manifest.number == 0:
-            return msgspec.structs.replace(manifest, history=(), older=None)
-        now = manifest.published_at
-        pinned = {pin.revision for pin in manifest.pins}
-        mine = Entry(head.manifest.number, head.manifest.published_at, head.manifest.watermark, head.sha256)
-        keep_all = self._cadence.keep_all
-        history = retained((*head.manifest.history, mine), now, pinned, keep_all)
-        older = head.manifest.older
-        if len(history) > INLINE_HISTORY:
-            inline = history[-INLINE_HISTORY // 2 :]
-            before = retained(await self._revisions.history(head.manifest), now, pinned, keep_all)
-            older = await _write_history(writer, [entry for entry in before if entry.revision < inline[0].revision])
-            history = inline
-        return msgspec.structs.replace(manifest, history=tuple(history), older=older)
 
     def _with_merges(self, manifest: Manifest) -> Manifest:
         """Announce the merges that are due, so that the collector leaves their directories alone."""
@@ -569,33 +511,6 @@ class Compactor:
             await self._follower.restart(lambda: self._replica.reset(manifest))
         else:
             self._replica.rebase(manifest)
-
-    # Waiting
-
-    def _awaited(self) -> int:
-        return max((number_of(position) for position, _ in self._waiters), default=0)
-
-    def _answer_waiters(self) -> None:
-        manifest = self.head.manifest
-        left = []
-        for position, waiter in self._waiters:
-            if int(manifest.watermark) >= position:
-                waiter.set(manifest)
-            else:
-                left.append((position, waiter))
-        self._waiters = left
-
-    def _give_up(self, asked: list[tuple[int, Future[Manifest]]]) -> None:
-        """Whoever asked before the log was read, for a position that it does not have, asks in vain."""
-        for position, waiter in asked:
-            if position > self._follower.watermark:
-                waiter.fail(Stale(f"the log ends before position {position}; nothing was lost, there is none yet"))
-        self._waiters = [known for known in self._waiters if not known[1].done()]
-
-    def _fail_waiters(self, error: ArcoError) -> None:
-        for _, waiter in self._waiters:
-            waiter.fail(error)
-        self._waiters = []
 
     async def _wait(self, signal: Future[None], seconds: float) -> bool:
         """Until somebody sets the signal (True), or so many seconds."""

@@ -73,7 +73,7 @@ class FileWriter:
     async def files(self, table: Table, data: pa.Table, name: str) -> tuple[File, ...]:
         """Sorted rows as plain Parquet files, split between buckets where they grow too large."""
         files = []
-        for index, part in enumerate(_split(table, data)):
+        for index, part in enumerate(_split(data)):
             path = self.path(f"{name}-{index:04d}.parquet", private=table.private)
             encoded, file = await work_on(part.num_rows, partial(_encode_file, table, part, path), self._runtime)
             await self.put(path, encoded)
@@ -134,7 +134,7 @@ def _footer_of(encoded: bytes) -> tuple[int, str]:
     return length, hashlib.sha256(encoded[-length:]).hexdigest()
 
 
-def _split(table: Table, data: pa.Table) -> Iterable[pa.Table]:
+def _split(data: pa.Table) -> Iterable[pa.Table]:
     """Parts of about `SPLIT_BYTES` in memory, cut where a new bucket begins."""
     if data.nbytes <= SPLIT_BYTES:
         return [data] if data.num_rows else []

@@ -13,7 +13,7 @@ import hashlib
 
 import msgspec
 
-from arco.core import Corrupt, Outdated
+from arco.core import Corrupt, check_format, format_in
 from arco.log import FIRST_LINK, Link, Pack
 
 __all__ = [
@@ -161,9 +161,9 @@ def decode_manifest(data: bytes, path: str) -> Manifest:
     try:
         manifest = _decoder.decode(_checked(data))
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        _refuse_newer(_told_format(data), path)
+        check_format("manifest", format_in(data), FORMAT, path)
         raise Corrupt(f"{path} is not a manifest or was altered: {error}; run `arco doctor`", path=path) from error
-    _refuse_newer(manifest.format, path)
+    check_format("manifest", manifest.format, FORMAT, path)
     return manifest
 
 
@@ -172,19 +172,6 @@ def _checked(data: bytes) -> bytes:
     if data[-_TRAILER:] != _MARK + hashlib.sha256(text).hexdigest().encode() + b'"}':
         raise msgspec.DecodeError("its checksum does not fit")
     return text
-
-
-def _refuse_newer(version: int, path: str) -> None:
-    if version > FORMAT:
-        raise Outdated(f"{path} has manifest format {version}, this program knows {FORMAT}; upgrade arco")
-
-
-def _told_format(data: bytes) -> int:
-    try:
-        version = msgspec.json.decode(data)["format"]
-    except (msgspec.MsgspecError, UnicodeDecodeError, KeyError, TypeError):
-        return 0
-    return version if isinstance(version, int) else 0
 
 
 def format_of(packs: tuple[Pack, ...]) -> int:

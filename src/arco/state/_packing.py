@@ -142,10 +142,25 @@ class Packing(Jobs[Pack]):
                 batch, size = [], 0
         return tuple(packs)
 
+    async def grown(self, packs: tuple[Pack, ...], new: tuple[Pack, ...], directory: str) -> tuple[Pack, ...]:
+        """The packs with new ones after them; lists of older ones are written where there are many."""
+        grown, lists = grow(
+            packs, new, self._size.fan, lambda level, first: self._path(directory, f"{level}-{first:020d}.json")
+        )
+        for path, data in lists:
+            await self._put(directory, path, data)
+        return grown
+
     async def _write(self, directory: str, first: int, segments: list[bytes]) -> Pack:
-        path = f"{self._layout.packs}/{directory}/{first:020d}.pack"
+        path = self._path(directory, f"{first:020d}.pack")
         encode = partial(encode_pack, path, self._ledger.place, first, segments)
         large = sum(map(len, segments)) >= LARGE_BYTES
         data, pack = await self._runtime.offload(encode) if large else encode()
-        await FileWriter(self._store, self._layout, directory, self._runtime).put(path, data)
+        await self._put(directory, path, data)
         return pack
+
+    def _path(self, directory: str, name: str) -> str:
+        return f"{self._layout.packs}/{directory}/{name}"
+
+    async def _put(self, directory: str, path: str, data: bytes) -> None:
+        await FileWriter(self._store, self._layout, directory, self._runtime).put(path, data)

@@ -1,4 +1,5 @@
-"""`Revisions`: the manifests of a log as readers find them: the head, an older one, the one that covers a position."""
+"""`Revisions`: the manifests of a log as readers find them: the head, an older one, the one that covers a position; and
+what a program may do with one that other folds made."""
 
 import hashlib
 from dataclasses import dataclass
@@ -7,12 +8,13 @@ import msgspec
 
 from arco.core import Corrupt, LostObject, NotFound, Outdated, Runtime, Superseded
 from arco.log import FIRST_LINK, HintFile, Place
+from arco.state._definition import Definition
 from arco.state._layers import LayerReader
 from arco.state._layout import Layout
 from arco.state._manifest import Entry, Manifest, decode_manifest, format_of
 from arco.storage import MIN_AGE, Sequence, Store, Tail
 
-__all__ = ["Head", "Revisions", "check_versions", "empty_manifest"]
+__all__ = ["Head", "Revisions", "base_for", "check_versions", "empty_manifest"]
 
 
 FAR = 16
@@ -159,6 +161,24 @@ class Revisions:
             return head
         found = [entry for entry in await self.history(head) if int(entry.watermark) <= position]
         return await self.read(found[-1]) if found else empty_manifest(self.place)
+
+
+def base_for(definition: Definition, head: Manifest) -> Manifest:
+    """What a replica of this program stands on: the head, or nothing if older folds made it.
+
+    A head that a newer program made is for reading only; `check_versions` says so.
+    """
+    if any(version > definition.versions.get(domain, 0) for domain, version in head.folds.items()):
+        return head
+    known_now = [skip for skip in head.skipped if definition.registry.knows(*_type_of(skip.type))]
+    if head.number and (dict(head.folds) != definition.versions or known_now):
+        return empty_manifest(Place(head.tenant, head.workspace, head.incarnation, head.log))
+    return head
+
+
+def _type_of(skipped: str) -> tuple[str, int]:
+    name, _, version = skipped.rpartition(" v")
+    return name, int(version)
 
 
 def check_versions(manifest: Manifest, versions: dict[str, int]) -> None:

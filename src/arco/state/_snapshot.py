@@ -13,13 +13,12 @@ import pyarrow as pa
 from arco.core import Invalid, NotFound, Runtime, Stale
 from arco.log import Ledger, number_of
 from arco.state._aging import Aged
-from arco.state._compactor import base_for
 from arco.state._definition import Definition
 from arco.state._forward import fold_forward
 from arco.state._layers import LayerReader
 from arco.state._manifest import File, Layer, Manifest
 from arco.state._replica import Replica
-from arco.state._revisions import Revisions, check_versions
+from arco.state._revisions import Revisions, base_for, check_versions
 from arco.state._table import BUCKETS, Key, Kind, Table, bucket_of
 from arco.storage import Store
 

@@ -9,14 +9,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from arco.log import Ledger
-from arco.state._compactor import base_for
 from arco.state._definition import Definition
 from arco.state._digest import digest_rows
 from arco.state._forward import fold_forward
 from arco.state._layers import LayerReader
 from arco.state._manifest import Manifest
 from arco.state._replica import Replica
-from arco.state._revisions import empty_manifest
+from arco.state._revisions import base_for, empty_manifest
 from arco.storage import Store
 
 __all__ = ["TableCheck", "UpgradePlan", "plan_upgrade", "verify_upgrade"]

@@ -158,7 +158,7 @@ class Together:
                 for asset in merged.definitions
             }
             for task in tasks:
-                yield self._reported(task, made, written)
+                yield self._reported(task, written)
 
     def _made(self, merged: Task, context: "SharedContext") -> tuple[dict[str, Any], int]:
         """The frames by asset, and how many jobs ran while they were made."""
@@ -247,16 +247,16 @@ class Together:
             files[location].append((path, size))
         return Written(asset, frame, arrow_schema(asset.key, frame, required_columns(asset)), files, column)
 
-    def _reported(self, task: Task, made: Mapping[str, Any], written: "Mapping[str, Written]") -> Report:
+    def _reported(self, task: Task, written: "Mapping[str, Written]") -> Report:
         try:
-            return self._looked_at(task, made, written)
+            return self._looked_at(task, written)
         except Cancelled:
             raise
         except Exception as error:  # noqa: BLE001 - one that fails by itself does not fail the others
             told = error if isinstance(error, ArcoError) else self._executor.reported(self._application, error)
             return Report(task.attempt_id, error=describe(told, self._executor.folder))
 
-    def _looked_at(self, task: Task, made: Mapping[str, Any], written: "Mapping[str, Written]") -> Report:
+    def _looked_at(self, task: Task, written: "Mapping[str, Written]") -> Report:
         """What became of one task: its files, and what checks say of them."""
         executor = self._executor
         context = executor.context(task, self._signals)

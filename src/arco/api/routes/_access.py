@@ -11,7 +11,7 @@ from arco.api._reading import CallerDep
 from arco.api._routing import router
 from arco.api._writing import WritesDep
 from arco.catalog import View
-from arco.core import NotFound, format_time, parse_time, parse_ulid
+from arco.core import NotFound, format_time, parse_time, parse_ulid, time_text
 from arco.domains.access import (
     API_KEYS,
     KEY_NAMES,
@@ -74,9 +74,6 @@ async def list_requests(caller: CallerDep) -> RequestCountsInfo:
 
 
 def _key_info(key: ApiKey) -> KeyInfo:
-    def time(value: int | None) -> str | None:
-        return format_time(value) if value is not None else None
-
     return KeyInfo(
         id=key.key_id,
         name=key.name,
@@ -84,8 +81,8 @@ def _key_info(key: ApiKey) -> KeyInfo:
         principal=key.principal,
         created_by=key.created_by,
         created_at=format_time(key.created_at),
-        expires_at=time(key.expires_at),
-        revoked_at=time(key.revoked_at),
+        expires_at=time_text(key.expires_at),
+        revoked_at=time_text(key.revoked_at),
         revoked_by=key.revoked_by,
     )
 

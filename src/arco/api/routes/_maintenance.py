@@ -15,7 +15,7 @@ from arco.api._reading import CallerDep, host_of
 from arco.api._routing import router
 from arco.assets import Graph, PartitionSpace, select
 from arco.catalog import View, decode_cursor, encode_cursor
-from arco.core import Invalid, fingerprint, format_time
+from arco.core import Invalid, fingerprint, format_time, time_text
 from arco.domains.catalog import TABLES
 from arco.domains.deployments import ASSETS, WORKSPACE, AssetRow, read_asset_ids, read_dynamic_partitions
 from arco.domains.execution import RetentionPolicy
@@ -127,7 +127,7 @@ def _expired(one: Expired) -> ExpiredRows:
         table=one.table,
         row_count=one.aged.rows,
         byte_size=one.aged.bytes,
-        oldest=None if one.aged.oldest is None else format_time(one.aged.oldest),
+        oldest=time_text(one.aged.oldest),
         before=format_time(advance.before),
         reached=format_time(one.reached) if one.reached else None,
         setting=advance.rule.setting,
