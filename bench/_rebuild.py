@@ -240,9 +240,9 @@ def main() -> None:
     def watch() -> None:
         for turn in count():
             _look(spent)
-            if turn % 4 == 0:  # a look takes as long as there is memory
+            if turn % 4 == 0:
                 most[0] = max(most[0], _memory())
-            time.sleep(0.2 if events <= 1_000_000 else 0.5)
+            time.sleep(0.2 if events <= 1_000_000 else 2)  # looks take time, too
 
     started = time.perf_counter()
     attempt = f"{engine}-{cores}-{os.getpid()}"

@@ -117,6 +117,7 @@ def perform(task: int, partitions: int, work: Callable[[AsyncRuntime, list[Sent]
     except ArcoError as error:
         return [report_parcel(Report(task, error=(type(error).__name__, error.message)), partitions)]
     finally:
+        gc.freeze()  # PySpark collects after every task, and would walk all that is kept for the next one
         if collecting:
             gc.enable()
     return sent
