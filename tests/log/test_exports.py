@@ -5,7 +5,7 @@ import pkgutil
 
 import arco.log
 
-INTERNAL = {"FORMAT"}
+INTERNAL = {"FORMAT", "MAX_EVENTS", "Admitted", "Upcaster"}
 """Used inside the layer only."""
 
 
