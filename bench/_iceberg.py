@@ -17,6 +17,7 @@ from arco.runtime import AsyncRuntime
 from bench._iceberg_ceiling import measure_ceiling
 from bench._iceberg_client import Done
 from bench._iceberg_sides import Crowd, Side, sides
+from bench._iceberg_syncs import measure_syncs
 from bench._measure import Line, percentile
 
 __all__ = ["measure_iceberg"]
@@ -87,6 +88,7 @@ def _measure(folder: Path, size: Size) -> list[Line]:
         lines.append(measure_ceiling(SECTION, found[0], "snapshots_10", size.seconds))
         for work in _works(size):
             lines += _compare(work, found, size)
+        lines += measure_syncs(SECTION, found, "one_00000", size.writes, folder)
     return lines
 
 
@@ -131,13 +133,13 @@ def _compare(work: Work, found: Sequence[Side], size: Size) -> list[Line]:
             now = _round(side, work, size, f"round{number}")
             before = done.get(side.name, Found([], 0.0))
             done[side.name] = Found(before.done + now.done, before.seconds + now.seconds)
-    ours = done["arco"]
-    return [_line(work, ours, name, other) for name, other in done.items() if name != "arco"]
+    return [_line(work, done["arco"], side, done[side.name]) for side in able if side.name != "arco"]
 
 
-def _line(work: Work, ours: Found, name: str, other: Found) -> Line:
+def _line(work: Work, ours: Found, side: Side, other: Found) -> Line:
     """Reads and commits must be ahead; a table is created once, and its name is an event in the log besides."""
-    ratio, text = ours.rate / other.rate, f"{name} {other.text}"
+    told = f" ({side.unlike})" if work.writes else ""
+    ratio, text = ours.rate / other.rate, f"{side.name}{told} {other.text}"
     if work.what == "create":
         return Line(SECTION, work.name, ours.text, text, ratio)
     return Line(SECTION, work.name, ours.text, text, ratio, ">= 1.0", ratio >= 1.0)

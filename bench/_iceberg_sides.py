@@ -4,6 +4,10 @@
 - `reference`: the REST server of Iceberg's test fixtures, whose JDBC catalog is on SQLite, with a write-ahead log.
 - `sql`: PyIceberg's SQL catalog on SQLite, as PyIceberg opens it; every client is the catalog itself.
 
+They do not promise the same. Arco syncs the metadata file, the pointer and their folders before it answers; the other
+two sync their database, and leave the metadata files to the system: after a power loss a table may lead to an empty
+one. `sql` has no server, so that nothing goes over a socket and no process but the client's works.
+
 Tables for the list are rows that are copied in the database where there is one: a list reads nothing else. In Arco they
 are created as clients do it, so that its server has met them, as one that runs has.
 """
@@ -28,6 +32,7 @@ __all__ = ["Crowd", "Side", "sides"]
 
 NAMESPACE = "bench"
 CREATORS = 16
+UNSYNCED = "metadata files not synced"
 LISTED = "listed"
 """The namespace of the tables that are listed."""
 
@@ -38,6 +43,10 @@ class Crowd:
     def __init__(self) -> None:
         command = [sys.executable, "-m", "bench._iceberg_client"]
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
 
     def work(self, jobs: Sequence[Job]) -> tuple[list[Done], float]:
         """A client for each job; what they did, and the seconds until the last was done."""
@@ -70,6 +79,8 @@ class Side:
     database: Path | None = None
     pid: int = 0
     """Of the server."""
+    unlike: str = ""
+    """What it does not do that Arco does."""
 
     def job(self, work: str, tables: Sequence[str], *, seconds: float = 0.0, count: int = 0) -> Job:
         namespace = LISTED if work == "list" else NAMESPACE
@@ -135,16 +146,18 @@ def sides(folder: Path) -> Iterator[list[Side]]:
             stack.enter_context(running(server))
             assert server.process is not None
             place, pid = server.log.parent, server.process.pid
-            return Side(server.name, "http", server.uri, server.warehouse, place, crowd(), database, pid)
+            unlike = UNSYNCED if database else ""
+            return Side(server.name, "http", server.uri, server.warehouse, place, crowd(), database, pid, unlike)
 
         outside = (folder / "arco" / "outside").absolute()
         reference, sql = folder / "reference", folder / "sql"
         sql.mkdir(parents=True)
         warehouse, database = f"file://{sql.absolute()}/warehouse", sql / "catalog.db"
+        url, unlike = f"sqlite:///{database.absolute()}?timeout=60", f"no server, {UNSYNCED}"
         yield [
             started(arco_server(folder / "arco", allowed=[f"file://{outside}"]), None),
             started(reference_server(reference), reference / "catalog.db"),
-            Side("sql", "sql", f"sqlite:///{database.absolute()}?timeout=60", warehouse, sql, crowd(), database),
+            Side("sql", "sql", url, warehouse, sql, crowd(), database, unlike=unlike),
         ]
 
 

@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
@@ -19,6 +19,9 @@ from tests.emulators.servers import run_guarded_moto
 from tests.engines.conftest import Lake
 from tests.engines.environments import Engine, EngineFailed, running_engine
 from tests.rck.servers import arco_server, running
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 ROLE = "arn:aws:iam::123456789012:role/arco-tables"
 HEADER = "header.X-Iceberg-Access-Delegation"
@@ -122,3 +125,60 @@ def test_pyiceberg_reads_and_writes_by_signed_requests_and_no_other_table(
     with pytest.raises(EngineFailed, match=r"Failed to sign request 403"):
         do("touch", table=mine, location=do("location", table=other))
     assert do("touch", table=mine, location=do("location", table=mine)) > 0
+
+
+class SparkOf:
+    """Spark with a catalog that asks for access in one way, and has no keys."""
+
+    def __init__(self, session: "SparkSession", catalog: str, asking: dict[str, str]) -> None:
+        self._session, self._catalog = session, catalog
+        settings = {"type": "rest", "cache-enabled": "false", "io-impl": "org.apache.iceberg.aws.s3.S3FileIO", **asking}
+        session.conf.set(f"spark.sql.catalog.{catalog}", "org.apache.iceberg.spark.SparkCatalog")
+        for key, value in settings.items():
+            session.conf.set(f"spark.sql.catalog.{catalog}.{key}", value)
+
+    def sql(self, text: str) -> list[tuple[Any, ...]]:
+        return [tuple(row) for row in self._session.sql(text.format(lake=self._catalog)).collect()]
+
+    def files(self, table: str) -> list[str]:
+        return [path for (path,) in self.sql(f"select file_path from {{lake}}.{table}.files")]
+
+    def read(self, table: str, location: str) -> int:
+        """The first byte of any file, by the access that was granted for a table."""
+        java: Any = self._session
+        util = java._jvm.org.apache.iceberg.spark.Spark3Util
+        stream = util.loadIcebergTable(java._jsparkSession, f"{self._catalog}.{table}").io().newInputFile(location)
+        return int(stream.newStream().read())
+
+
+@pytest.mark.prove
+@pytest.mark.parametrize("way", ["vended-credentials", "remote-signing"])
+def test_spark_reads_and_writes_only_by_grants(
+    guarded: Guarded, iceberg_spark: "SparkSession", namespace: str, way: str
+) -> None:
+    spark, before = SparkOf(iceberg_spark, way.replace("-", "_"), guarded.asking(way)), guarded.denied()
+    mine, other = f"{namespace}.mine", f"{namespace}.other"
+    spark.sql(f"create namespace {{lake}}.{namespace}")
+    for table in (mine, other):
+        spark.sql(f"create table {{lake}}.{table} (id bigint) using iceberg")
+        spark.sql(f"insert into {{lake}}.{table} values (1), (2)")
+    spark.sql(f"delete from {{lake}}.{mine} where id = 2")
+    spark.sql(f"insert into {{lake}}.{mine} values (3)")
+    assert spark.sql(f"select id from {{lake}}.{mine} order by id") == [(1,), (3,)]
+    assert guarded.denied() == before
+    assert spark.read(mine, spark.files(mine)[0]) == ord("P")  # of Parquet
+    with pytest.raises(Exception, match=r"(?i)access.denied|forbidden|403"):
+        spark.read(mine, spark.files(other)[0])
+
+
+@pytest.mark.prove
+def test_spark_has_no_access_of_its_own(guarded: Guarded, iceberg_spark: "SparkSession", namespace: str) -> None:
+    granted = SparkOf(iceberg_spark, "granted", guarded.asking("vended-credentials"))
+    granted.sql(f"create namespace {{lake}}.{namespace}")
+    granted.sql(f"create table {{lake}}.{namespace}.t (id bigint) using iceberg")
+    granted.sql(f"insert into {{lake}}.{namespace}.t values (1)")
+    options = guarded.emulator.options if guarded.emulator else {}
+    where = {"s3.endpoint": options["endpoint"], "s3.path-style-access": "true", "client.region": options["region"]}
+    plain = SparkOf(iceberg_spark, "plain", {**guarded.asking("none"), **{key: str(where[key]) for key in where}})
+    with pytest.raises(Exception, match=r"(?i)unable to load credentials"):
+        plain.sql(f"select id from {{lake}}.{namespace}.t")

@@ -13,6 +13,7 @@ from arco.iceberg._events import ROOM, committed_payload
 from arco.iceberg._reconciler import IDLE_SECONDS, PASS_SECONDS
 from arco.log import MAX_EVENT_BYTES, Command
 from arco.state import new_event
+from arco.storage import Operation, Role
 from tests.doubles import run
 from tests.iceberg.world import open_world, snapshot_of
 
@@ -67,6 +68,25 @@ def test_a_changed_schema_changes_the_columns_and_a_drop_takes_them_away() -> No
         await world.committer.drop(table, world.who())
         await world.settle()
         assert await world.columns(table) == []
+
+    run(main())
+
+
+def test_commits_that_follow_each_other_are_told_in_one_segment() -> None:
+    async def main() -> None:
+        world = await open_world()
+        tables = [await world.create("one"), await world.create("two")]
+        await world.settle()
+        before = world.workspace.counts.count(Role.OWNER, Operation.CREATE)
+        for number in range(20):
+            await world.set(tables[number % 2], str(number))
+        assert world.upkeep.receipts.lag().waiting == 20
+        await world.settle()
+        assert world.workspace.counts.count(Role.OWNER, Operation.CREATE) - before == 1
+        assert [row.number for row in await world.commits(tables[0])] == list(range(1, 12))
+        await world.set(tables[0], "later")
+        await world.settle()
+        assert world.workspace.counts.count(Role.OWNER, Operation.CREATE) - before == 2
 
     run(main())
 

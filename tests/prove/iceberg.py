@@ -51,8 +51,10 @@ def prove_iceberg_writers(folder: Path, commits: int, tables: int, report: Repor
         for name in names:
             catalog.create_table((NAMESPACE, name), SCHEMA, properties=PATIENCE)
         (folder / JOB).write_text(json.dumps({"properties": properties, "tables": names, "commits": commits}))
-        kills = _write(folder, server, random.Random(seed))
-        report.say(f"the server was killed {kills} times")
+        began = time.monotonic()
+        starts = _write(folder, server, random.Random(seed))
+        slowest = f", and was there again after {max(starts):.1f} s at most" if starts else ""
+        report.say(f"the server was killed {len(starts)} times in {time.monotonic() - began:,.0f} s{slowest}")
         logs = _logs(folder)
         _check_writers(logs, report)
         _check_tables(catalog, names, {f"{writer}-{n}" for writer in _writers() for n in range(commits)}, report)
@@ -63,9 +65,9 @@ def _writers() -> dict[str, str]:
     return {f"writer-{number}": "spark" if number < SPARKS else "pyiceberg" for number in range(WRITERS)}
 
 
-def _write(folder: Path, server: Server, chance: random.Random) -> int:
-    """Until all writers are done; how often the server was killed meanwhile."""
-    kills, end = 0, time.monotonic() + SECONDS
+def _write(folder: Path, server: Server, chance: random.Random) -> list[float]:
+    """Until all writers are done. For each time the server was killed meanwhile, the seconds until it was back."""
+    starts, end = list[float](), time.monotonic() + SECONDS
     with _running_writers(folder) as writers:
 
         def is_over() -> bool:
@@ -76,10 +78,11 @@ def _write(folder: Path, server: Server, chance: random.Random) -> int:
             while not is_over() and (time.monotonic() < rest or _done(folder) < enough):
                 time.sleep(0.2)
             if not is_over():
+                killed = time.monotonic()
                 server.kill()
                 server.start()
-                kills += 1
-    return kills
+                starts.append(time.monotonic() - killed)
+    return starts
 
 
 def _done(folder: Path) -> int:

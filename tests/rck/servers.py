@@ -8,6 +8,7 @@ import contextlib
 import ctypes
 import json
 import os
+import resource
 import signal
 import socket
 import subprocess
@@ -17,6 +18,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from http import HTTPStatus
 from pathlib import Path
 from typing import Final
 
@@ -26,8 +28,9 @@ from tests.rck.jars import classpath
 __all__ = ["Server", "arco_server", "chosen_server", "reference_server", "running"]
 
 CHOICE: Final = "ARCO_TEST_CATALOG"
-START_SECONDS: Final = 300.0
-"""On a machine that others use too."""
+START_SECONDS: Final = 1_800.0
+"""On a machine that others use too, which may leave a server at the lowest priority next to nothing."""
+ANSWER_SECONDS: Final = 60.0
 STOP_SECONDS: Final = 30.0
 PR_SET_PDEATHSIG: Final = 1
 
@@ -66,9 +69,7 @@ class Server:
         end = time.monotonic() + START_SECONDS
         while not self._answers():
             if self.process.poll() is not None or time.monotonic() > end:
-                self.kill()
-                told = self.log.read_text(errors="replace")[-2_000:]
-                raise RuntimeError(f"the {self.name} server did not come up: {told}")
+                raise RuntimeError(f"the {self.name} server did not come up: {self._trouble(self.process)}")
             time.sleep(0.05)
         if self.settings:
             self._raise_limit()
@@ -88,11 +89,24 @@ class Server:
                 self.process.wait(STOP_SECONDS)
         self.kill()
 
+    def _trouble(self, process: "subprocess.Popen[bytes]") -> str:
+        """What became of one that does not answer. It is killed if it still runs."""
+        code, before = process.poll(), _used()
+        self.kill()
+        if code is not None:
+            what = f"it ended with {code}"
+        else:
+            what = f"no answer in {START_SECONDS:,.0f} s, of which it had a processor for {_used() - before:.1f} s"
+        return f"{what}; {self.log} ends with: {self.log.read_text(errors='replace')[-2_000:]}"
+
     def _answers(self) -> bool:
+        url = f"{self.uri}v1/config?warehouse={self.warehouse}"
         try:
-            with urllib.request.urlopen(f"{self.uri}v1/config?warehouse={self.warehouse}", timeout=5) as answer:
+            with urllib.request.urlopen(url, timeout=ANSWER_SECONDS) as answer:
                 answer.read()
         except urllib.error.HTTPError as error:
+            if error.code == HTTPStatus.SERVICE_UNAVAILABLE:
+                return False
             raise RuntimeError(f"the {self.name} server answers {error.code} for its configuration") from None
         except OSError:
             return False
@@ -177,6 +191,12 @@ def running(server: Server) -> Iterator[Server]:
         yield server
     finally:
         server.stop()
+
+
+def _used() -> float:
+    """Seconds of processors that processes had which this one started, of those that are over."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 def _end_with_parent() -> None:

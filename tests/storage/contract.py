@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from arco.core import SECOND, Corrupt, Invalid
-from arco.storage import ObjectExists, ObjectMissing, Store, StoreFailed
+from arco.storage import ObjectExists, ObjectMissing, Store, StoreFailed, put_new
 
 __all__ = ["StoreContract", "names", "run"]
 
@@ -93,6 +93,17 @@ class StoreContract:
             with pytest.raises(ObjectExists):
                 await store.put("a/b", b"first", only_if_absent=True)
             assert await store.get("a/b") == b"first"
+
+        run(scenario())
+
+    def test_a_new_object_is_there_and_takes_the_place_of_none(self, open_store: Callable[[], Store]) -> None:
+        async def scenario() -> None:
+            store = open_store()
+            await put_new(store, "a/new/b", b"first")
+            assert await open_store().get("a/new/b") == b"first"
+            with pytest.raises(ObjectExists):
+                await put_new(store, "a/new/b", b"second")
+            assert await store.get("a/new/b") == b"first"
 
         run(scenario())
 

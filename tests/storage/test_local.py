@@ -90,6 +90,14 @@ class TestOrderOfSyncs:
             "sync /store/a",
         ]
 
+    def test_what_nobody_knows_is_written_where_it_stays_and_synced_with_its_folder(
+        self, store: LocalStore, trace: list[str]
+    ) -> None:
+        create(store, "a/1")
+        trace.clear()
+        run(store.put_new("a/2", b"data"))
+        assert trace == ["sync /store/a/2", "sync /store/a"]
+
     def test_an_overwrite_syncs_bytes_then_renames_then_syncs_the_folder(
         self, store: LocalStore, trace: list[str]
     ) -> None:
@@ -160,6 +168,18 @@ class TestFailedSyncs:
             run(store.get("a/b"))
         assert temporary_files(tmp_path) == []
         create(store)
+        assert run(store.get("a/b")) == b"data"
+
+    def test_nothing_is_left_of_a_new_object_whose_bytes_could_not_be_synced(
+        self, store: LocalStore, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        create(store, "a/warm")
+        monkeypatch.setattr(os, "fsync", failing(os.fsync, errno.EIO, lambda call: call == 1))
+        with pytest.raises(StoreFailed):
+            run(store.put_new("a/b", b"data"))
+        with pytest.raises(ObjectMissing):
+            run(store.get("a/b"))
+        run(store.put_new("a/b", b"data"))
         assert run(store.get("a/b")) == b"data"
 
     def test_a_failed_sync_of_a_folder_stops_the_handle(

@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 
 from arco.core import Forbidden, Invalid, TooLarge, Unavailable, shown
 from arco.iceberg._errors import BadRequest, MetadataMissing
-from arco.storage import Glance, ObjectExists, ObjectMissing, Store, StoreFailed, check_path, glance_at
+from arco.storage import Glance, ObjectExists, ObjectMissing, Store, StoreFailed, check_path, glance_at, put_new
 
 __all__ = ["FOLDER", "MAX_METADATA", "Locations", "MetadataFiles", "Place", "account_of", "is_near", "parse_location"]
 
@@ -68,7 +68,7 @@ class MetadataFiles(Protocol):
         ...
 
     async def create(self, location: str, data: bytes) -> None:
-        """Write a document where none is. The same bytes again are no error."""
+        """Write a document under a name that nobody knows yet. The same bytes again are no error."""
         ...
 
     async def exists(self, location: str) -> bool: ...
@@ -240,7 +240,7 @@ class Locations:
             )
         for _ in range(ATTEMPTS):
             try:
-                await store.put(path, data, only_if_absent=True)
+                await put_new(store, path, data)
                 return
             except ObjectExists:
                 if await store.get(path) == data:

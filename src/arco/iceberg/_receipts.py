@@ -1,7 +1,8 @@
 """Receipts: after a pointer is won the log `activity` is told of it, by the event of `_events`.
 
-The commit does not wait for it and cannot fail by it. Each is tried while the process lives; what a crash loses, and
-what there is no room for, the reconciler finds in the pointers. How late the log heard of a commit stands in
+The commit does not wait for it and cannot fail by it. Receipts *gather* for a moment, so that those of many commits are
+one segment. Each is tried while the process lives; what a crash loses, and what there is no room for, the reconciler
+finds in the pointers. How late the log heard of a commit stands in
 `system.table_commits` (`recorded_at`, `committed_at`) and is counted in `lags`; what is still on its way is in `Lag`.
 """
 
@@ -9,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from arco.core import SECOND, ArcoError, Forbidden, Histogram, Invalid, Refused, Task
+from arco.core import SECOND, ArcoError, Forbidden, Future, Histogram, Invalid, Refused, Task
 from arco.iceberg._documents import Document, Documents
 from arco.iceberg._errors import MetadataMissing
 from arco.iceberg._events import Metadata, committed_event
@@ -24,6 +25,10 @@ ACTOR = "iceberg"
 
 MAX_WAITING = 1_000
 """Commits that wait to be told; beyond that they are left to the reconciler."""
+
+GATHER = 0.05
+"""Seconds in which receipts gather. One by one they took as much of the disk and the processor as the commits, and
+while one was written, the writer's next commit waited."""
 
 MAX_PAUSE = 30.0
 
@@ -72,6 +77,7 @@ class Receipts:
         self._runtime = workspace.runtime
         self._documents = documents
         self._waiting: dict[tuple[str, int], Task] = {}
+        self._gathered: Future[None] | None = None
         self._last = 0.0
         self._refused = 0
         self.lags = Histogram(LAG_BOUNDS)
@@ -111,9 +117,20 @@ class Receipts:
             task.cancel()
         self._waiting.clear()
 
+    async def _gather(self) -> None:
+        """Go on together with all who came since the first of them."""
+        if self._gathered is not None:
+            await self._gathered
+            return
+        self._gathered = gathered = self._runtime.future()
+        await self._runtime.sleep(GATHER)
+        self._gathered = None
+        gathered.set(None)
+
     async def _tell(self, pointer: Pointer, document: Document | None) -> None:
         pause = 0.1
         try:
+            await self._gather()
             while True:
                 try:
                     metadata = document.value if document is not None else await self._read(pointer.metadata_location)

@@ -25,6 +25,7 @@ from arco.storage._store import (
     StoreFailed,
     check_path,
     glance_at,
+    put_new,
 )
 
 __all__ = [
@@ -60,6 +61,7 @@ __all__ = [
     "glance_at",
     "open_store",
     "parse_range",
+    "put_new",
     "s3_policy",
     "s3_store",
     "self_test",

@@ -2,7 +2,8 @@
 
 A create writes a temporary file in `.tmp/`, syncs it, links it to its final name (the one step that decides who wins)
 and syncs the folder, with the entries of those above it that are new. An overwrite renames instead. Readers therefore
-see whole objects or none. Rules, and what each prevents:
+see whole objects or none. An object under a name that nobody knows yet (`put_new`) is written where it stays: nobody
+reads it before it is whole, and that is a journal's work less. Rules, and what each prevents:
 
 - A failed sync of a new file is final for that file: the kernel drops what it could not write, and a second sync
   answers "fine". The next attempt writes another temporary file.
@@ -19,15 +20,28 @@ and 0.2 ms. A pool of our own made creates no faster than asyncio's default one 
 import asyncio
 import contextlib
 import errno
-import fcntl
 import itertools
 import os
 import stat
 from collections.abc import AsyncIterator, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 
-from arco.core import ArcoError, Corrupt, Invalid, StoreRefused
-from arco.storage._paths import below, check_folder, is_nameable
+from arco.core import Invalid, StoreRefused
+from arco.storage._disk import (
+    full_sync,
+    info_of,
+    is_object,
+    link,
+    new_file,
+    read_file,
+    read_range,
+    scan_folder,
+    size_of,
+    sweep,
+    translate,
+    translated,
+)
+from arco.storage._paths import check_folder
 from arco.storage._signing import LocalSigner
 from arco.storage._store import Glance, ObjectExists, ObjectInfo, ObjectMissing, StoreFailed, check_path
 
@@ -42,11 +56,6 @@ STALE_NS = 24 * 3600 * 1_000_000_000
 
 KNOWN_FOLDERS = 10_000
 
-_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
-_FORBIDDEN = {errno.EACCES, errno.EPERM, errno.EROFS}
-_NO_LINKS = {errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EXDEV}
-# fsync on macOS leaves the data in the drive's own cache.
-_FULL_SYNC: int | None = getattr(fcntl, "F_FULLFSYNC", None)
 _temporary_numbers = itertools.count()
 _syncs = ThreadPoolExecutor(16, "sync")
 """Threads that are there already: to start three for each new table took as long as a fast sync."""
@@ -66,34 +75,40 @@ class LocalStore:
 
     async def get(self, path: str) -> bytes:
         file = self._locate(path)
-        try:  # as in `_translated`, which costs more than the look for a file
-            if _size(file, path) > SMALL:
-                return await asyncio.to_thread(_read, file)
-            return _read(file)
+        try:  # as in `translated`, which costs more than the look for a file
+            if size_of(file, path) > SMALL:
+                return await asyncio.to_thread(read_file, file)
+            return read_file(file)
         except OSError as error:
-            raise _translate(error, path, "read") from error
+            raise translate(error, path, "read") from error
 
     async def get_range(self, path: str, offset: int, length: int) -> bytes:
         file = self._locate(path)
         if offset < 0 or length < 0:
             raise Invalid(f"a range starts at 0 or later and has 0 or more bytes, not {offset} and {length}", path=path)
-        with _translated(path, "read"):
-            _size(file, path)
+        with translated(path, "read"):
+            size_of(file, path)
             if length > SMALL:
-                return await asyncio.to_thread(_read_range, path, file, offset, length)
-            return _read_range(path, file, offset, length)
+                return await asyncio.to_thread(read_range, path, file, offset, length)
+            return read_range(path, file, offset, length)
 
     async def put(self, path: str, data: bytes, *, only_if_absent: bool) -> None:
         file = self._locate(path)
-        with _translated(path, "write"):
+        with translated(path, "write"):
             await asyncio.to_thread(self._write, path, file, data, only_if_absent)
+
+    async def put_new(self, path: str, data: bytes) -> None:
+        """Without a temporary file: who dies half-way leaves half a file, under a name that nobody will ask for."""
+        file = self._locate(path)
+        with translated(path, "write"):
+            await asyncio.to_thread(self._write_new, path, file, data)
 
     async def head(self, path: str) -> ObjectInfo:
         file = self._locate(path)
         try:
-            return _info(path, os.stat(file, follow_symlinks=False))
+            return info_of(path, os.stat(file, follow_symlinks=False))
         except OSError as error:
-            raise _translate(error, path, "read") from error
+            raise translate(error, path, "read") from error
 
     def glance(self, path: str) -> Glance | None:
         file = self._locate(path)
@@ -104,11 +119,11 @@ class LocalStore:
             if self._broken:
                 self._check_sound()
             try:
-                return stat.S_ISREG(os.stat(file, follow_symlinks=False).st_mode) or _is_object(file, path)
+                return stat.S_ISREG(os.stat(file, follow_symlinks=False).st_mode) or is_object(file, path)
             except FileNotFoundError:
                 return False
             except OSError as error:
-                failure = _translate(error, path, "read")
+                failure = translate(error, path, "read")
                 if isinstance(failure, ObjectMissing):
                     return False
                 raise failure from error
@@ -118,7 +133,7 @@ class LocalStore:
     async def delete(self, path: str) -> None:
         """Not synced: what comes back after a power loss is deleted again. Folders stay, for their writers."""
         file = self._locate(path)
-        with _translated(path, "delete"), contextlib.suppress(FileNotFoundError, NotADirectoryError, IsADirectoryError):
+        with translated(path, "delete"), contextlib.suppress(FileNotFoundError, NotADirectoryError, IsADirectoryError):
             await asyncio.to_thread(os.unlink, file)
 
     async def list(self, prefix: str) -> AsyncIterator[ObjectInfo]:
@@ -126,8 +141,8 @@ class LocalStore:
         pending = [check_folder(prefix)]
         while pending:
             folder = pending.pop()
-            with _translated(folder, "list"):
-                objects, folders = await asyncio.to_thread(_scan, os.path.join(self._root, folder), folder)
+            with translated(folder, "list"):
+                objects, folders = await asyncio.to_thread(scan_folder, os.path.join(self._root, folder), folder)
             pending += [name for name in folders if name != TEMPORARY]
             for info in objects:
                 yield info
@@ -140,7 +155,7 @@ class LocalStore:
 
     async def persist(self, path: str) -> None:
         file = self._locate(path)
-        with _translated(path, "sync"):
+        with translated(path, "sync"):
             await asyncio.to_thread(self._persist, file)
 
     async def close(self) -> None:
@@ -182,19 +197,31 @@ class LocalStore:
             )
 
     def _write(self, path: str, file: str, data: bytes, only_if_absent: bool) -> None:
-        folder = os.path.dirname(file)
-        try:
-            made = self._make(folder)
+        with self._into(os.path.dirname(file)):
             temporary = self._write_temporary(data)
             try:
                 if only_if_absent:
-                    _link(temporary, file, path)
+                    link(temporary, file, path)
                 else:
                     os.replace(temporary, file)
-                self._sync_with_entries(folder, made)
             finally:
                 with contextlib.suppress(OSError):
                     os.unlink(temporary)
+
+    def _write_new(self, path: str, file: str, data: bytes) -> None:
+        with self._into(os.path.dirname(file)):
+            try:
+                new_file(file, data)
+            except FileExistsError:
+                raise ObjectExists(path) from None
+
+    @contextlib.contextmanager
+    def _into(self, folder: str) -> Iterator[None]:
+        """Around what puts a file into a folder: the folder is there before, and durable with it afterwards."""
+        try:
+            made = self._make(folder)
+            yield
+            self._sync_with_entries(folder, made)
         except FileNotFoundError:
             self._durable.clear()
             raise
@@ -205,23 +232,13 @@ class LocalStore:
         while True:
             name = os.path.join(folder, f"{os.getpid()}-{next(_temporary_numbers)}")
             try:
-                descriptor = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
+                now = new_file(name, data)
                 break
             except FileExistsError:
                 continue  # left by a process that had our number, or made by another machine
-        try:
-            with open(descriptor, "wb") as file:
-                file.write(data)
-                file.flush()
-                _full_sync(descriptor)
-                now = os.fstat(descriptor).st_mtime_ns
-        except BaseException:
-            with contextlib.suppress(OSError):
-                os.unlink(name)
-            raise
         if not self._swept:
             self._swept = True
-            _sweep(folder, now - STALE_NS)
+            sweep(folder, now - STALE_NS)
         return name
 
     def _make_durable(self, folder: str) -> None:
@@ -275,130 +292,12 @@ class LocalStore:
         """Sync a folder, or a file that another process wrote. If that fails nothing on this disk is certain."""
         descriptor = os.open(name, os.O_RDONLY | os.O_NOFOLLOW)
         try:
-            _full_sync(descriptor)
+            full_sync(descriptor)
         except OSError as error:
             self._broken = name
             raise StoreFailed(f"{name} could not be synced to disk: {error.strerror}") from error
         finally:
             os.close(descriptor)
-
-
-@contextlib.contextmanager
-def _translated(path: str, doing: str) -> Iterator[None]:
-    """Turn what the operating system says into what a store says."""
-    try:
-        yield
-    except OSError as error:
-        raise _translate(error, path, doing) from error
-
-
-def _translate(error: OSError, path: str, doing: str) -> ArcoError:
-    code, reason = error.errno, error.strerror
-    if doing == "write":
-        if code in _FULL:
-            return StoreRefused(
-                f"the disk is full, {path} was not written ({reason}); free space and try again, nothing acknowledged "
-                "is lost",
-                path=path,
-            )
-        if code in (errno.ENOTDIR, errno.EISDIR):
-            return Invalid(f"{path} would be both an object and a folder; choose another name", path=path)
-    elif code in (errno.ENOENT, errno.ENOTDIR, errno.EISDIR):
-        return ObjectMissing(path)
-    if code in _FORBIDDEN:
-        return StoreRefused(
-            f"this process may not {doing} {path} ({reason}); give its user the right, or mount the disk for writing",
-            path=path,
-        )
-    if code == errno.ELOOP:
-        return StoreRefused(f"{path} is a symbolic link; remove it", path=path)
-    if code == errno.ENAMETOOLONG:
-        return Invalid(f"{path} has a name too long for this disk; shorten it", path=path)
-    return StoreFailed(f"the disk could not {doing} {path}: {reason}", path=path)
-
-
-def _link(temporary: str, file: str, path: str) -> None:
-    try:
-        os.link(temporary, file)
-    except OSError as error:
-        if os.stat(temporary).st_nlink == 2:
-            return
-        if error.errno == errno.EEXIST:
-            if os.path.isdir(file):
-                raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), file) from error
-            raise ObjectExists(path) from error
-        if error.errno in _NO_LINKS:
-            raise StoreRefused(
-                f"{path} cannot be created: this file system has no hard links ({error.strerror}), which decide who "
-                "creates an object; use one that has (ext4, xfs, btrfs, apfs, nfs), or a bucket",
-                path=path,
-            ) from error
-        raise
-
-
-def _full_sync(descriptor: int) -> None:
-    if _FULL_SYNC is not None:
-        fcntl.fcntl(descriptor, _FULL_SYNC)
-    else:
-        os.fsync(descriptor)
-
-
-def _size(file: str, path: str) -> int:
-    return _info(path, os.stat(file, follow_symlinks=False)).size
-
-
-def _is_object(file: str, path: str) -> bool:
-    """Whether what is there is no folder; a symbolic link is refused."""
-    try:
-        _info(path, os.stat(file, follow_symlinks=False))
-    except ObjectMissing:
-        return False
-    return True
-
-
-def _info(path: str, found: os.stat_result) -> ObjectInfo:
-    if stat.S_ISLNK(found.st_mode):
-        raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), path)
-    if not stat.S_ISREG(found.st_mode):
-        raise ObjectMissing(path)
-    return ObjectInfo(path, found.st_size, found.st_mtime_ns // 1_000)
-
-
-def _read(file: str) -> bytes:
-    with open(os.open(file, os.O_RDONLY | os.O_NOFOLLOW), "rb") as opened:
-        return opened.read()
-
-
-def _read_range(path: str, file: str, offset: int, length: int) -> bytes:
-    with open(os.open(file, os.O_RDONLY | os.O_NOFOLLOW), "rb") as opened:
-        size = os.fstat(opened.fileno()).st_size
-        if offset + length > size:
-            raise Corrupt(f"{path} ends at {size}, before {offset + length}; run `arco doctor`", path=path)
-        opened.seek(offset)
-        return opened.read(length)
-
-
-def _scan(folder: str, path: str) -> tuple[tuple[ObjectInfo, ...], tuple[str, ...]]:
-    """The objects of one folder and the folders in it; nothing for a folder that is not there."""
-    objects: list[ObjectInfo] = []
-    folders: list[str] = []
-    with contextlib.suppress(FileNotFoundError, NotADirectoryError), os.scandir(folder) as entries:
-        for entry in sorted(entries, key=lambda entry: entry.name):
-            name = below(path, entry.name)
-            if entry.is_dir(follow_symlinks=False):
-                folders.append(name)
-            elif entry.is_file(follow_symlinks=False) and is_nameable(name):
-                with contextlib.suppress(FileNotFoundError):  # deleted since it was listed
-                    objects.append(_info(name, entry.stat(follow_symlinks=False)))
-    return tuple(objects), tuple(folders)
-
-
-def _sweep(folder: str, before_ns: int) -> None:
-    with os.scandir(folder) as entries:
-        for entry in entries:
-            with contextlib.suppress(OSError):
-                if entry.stat(follow_symlinks=False).st_mtime_ns < before_ns:
-                    os.unlink(entry.path)
 
 
 def _remember(folders: set[str], folder: str) -> None:

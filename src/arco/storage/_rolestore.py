@@ -13,7 +13,7 @@ from arco.core import Forbidden
 from arco.storage._paths import below, check_folder
 from arco.storage._role import Action, Role, may
 from arco.storage._scope import Scope
-from arco.storage._store import Glance, ObjectExists, ObjectInfo, ObjectMissing, Store, check_path, glance_at
+from arco.storage._store import Glance, ObjectExists, ObjectInfo, ObjectMissing, Store, check_path, glance_at, put_new
 
 __all__ = ["Operation", "RequestCounts", "RoleStore"]
 
@@ -80,6 +80,12 @@ class RoleStore:
         self._count(Operation.CREATE if only_if_absent else Operation.PUT)
         with _named(path):
             await self._inner.put(full, data, only_if_absent=only_if_absent)
+
+    async def put_new(self, path: str, data: bytes) -> None:
+        full = self._allowed(Action.CREATE, path)
+        self._count(Operation.CREATE)
+        with _named(path):
+            await put_new(self._inner, full, data)
 
     async def head(self, path: str) -> ObjectInfo:
         full = self._full(path)

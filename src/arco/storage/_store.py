@@ -11,6 +11,7 @@ checks them: a create-if-absent is atomic, reads follow writes, missing is `Obje
 What will not pass by itself (rights, space, a broken store) is `core.StoreRefused`.
 """
 
+import re
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from functools import lru_cache
@@ -30,9 +31,13 @@ __all__ = [
     "StoreFailed",
     "check_path",
     "glance_at",
+    "put_new",
 ]
 
 MAX_PATH = 900
+
+_UNSAFE = re.compile(r"""[^!-~]|[\\*?"<>|%#{}^\[\]`]""")
+_EMPTY_OR_DOTS = frozenset(("", ".", ".."))
 
 
 class StoreError(ArcoError):
@@ -120,10 +125,20 @@ class Near(Protocol):
         """Tells whether an object is there, whenever it is called; None if it must be asked for by `head`."""
         ...
 
+    async def put_new(self, path: str, data: bytes) -> None:
+        """As `put` only if absent, of an object whose name nobody knows before this returns."""
+        ...
+
 
 def glance_at(store: Store, path: str) -> Glance | None:
     """A glance at an object, or None if the store is not near."""
     return store.glance(path) if isinstance(store, Near) else None
+
+
+async def put_new(store: Store, path: str, data: bytes) -> None:
+    """Create an object whose name was just made up, so that nobody looks for it before this returns. A create that
+    fails may leave a part of it on a disk."""
+    await (store.put_new(path, data) if isinstance(store, Near) else store.put(path, data, only_if_absent=True))
 
 
 @lru_cache(maxsize=8192)  # the same few paths are asked for again and again
@@ -131,12 +146,9 @@ def check_path(path: str) -> str:
     """The path itself if every segment of it is safe on every store, else `Invalid`."""
     if not path or len(path) > MAX_PATH:
         raise Invalid(f"a path must have 1 to {MAX_PATH} characters, this one has {len(path)}")
-    for segment in path.split("/"):
-        if segment in ("", ".", ".."):
-            raise Invalid(f"the path {path!r} has an empty or dot segment; name each folder explicitly", path=path)
-        for char in segment:
-            if char < "!" or char > "~" or char in '\\*?"<>|%#{}^[]`':
-                raise Invalid(
-                    f"the path {path!r} has the character {char!r}, which is not safe on every store", path=path
-                )
+    unsafe = _UNSAFE.search(path)
+    if unsafe is not None:
+        raise Invalid(f"the path {path!r} has the character {unsafe[0]!r}, which is not safe on every store", path=path)
+    if not _EMPTY_OR_DOTS.isdisjoint(path.split("/")):
+        raise Invalid(f"the path {path!r} has an empty or dot segment; name each folder explicitly", path=path)
     return path
