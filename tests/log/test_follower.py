@@ -167,7 +167,7 @@ def test_a_seal_ends_writing() -> None:
         node.follower.check_writable()
         await world.append(seal=True)
         await node.follower.catch_up()
-        with pytest.raises(Superseded, match="sealed: the workspace was restored; reopen it"):
+        with pytest.raises(Superseded, match="sealed: the workspace was restored, or something was erased; reopen it"):
             node.follower.check_writable()
         assert await node.names() == ["x"]
 
