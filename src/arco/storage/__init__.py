@@ -25,6 +25,7 @@ from arco.storage._store import (
     StoreFailed,
     check_path,
     glance_at,
+    remove_empty_folders,
 )
 
 __all__ = [
@@ -60,6 +61,7 @@ __all__ = [
     "glance_at",
     "open_store",
     "parse_range",
+    "remove_empty_folders",
     "s3_policy",
     "s3_store",
     "self_test",

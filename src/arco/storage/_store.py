@@ -11,7 +11,7 @@ checks them: a create-if-absent is atomic, reads follow writes, missing is `Obje
 What will not pass by itself (rights, space, a broken store) is `core.StoreRefused`.
 """
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Protocol, runtime_checkable
@@ -20,6 +20,7 @@ from arco.core import ArcoError, Invalid, Unavailable
 
 __all__ = [
     "MAX_PATH",
+    "Foldered",
     "Glance",
     "Near",
     "ObjectExists",
@@ -30,6 +31,7 @@ __all__ = [
     "StoreFailed",
     "check_path",
     "glance_at",
+    "remove_empty_folders",
 ]
 
 MAX_PATH = 900
@@ -124,6 +126,25 @@ class Near(Protocol):
 def glance_at(store: Store, path: str) -> Glance | None:
     """A glance at an object, or None if the store is not near."""
     return store.glance(path) if isinstance(store, Near) else None
+
+
+@runtime_checkable
+class Foldered(Protocol):
+    """A store in which folders are things of their own: a local disk."""
+
+    async def remove_empty(self, folder: str, is_over: Callable[[str], bool]) -> int:
+        """See `remove_empty_folders`."""
+        ...
+
+
+async def remove_empty_folders(store: Store, folder: str, is_over: Callable[[str], bool]) -> int:
+    """Remove a folder and those below it that are empty, if `is_over` says that nobody will write into them again; how
+    many. Nothing where a folder is only a part of a name.
+
+    `delete` leaves them: a folder that comes back must be synced by everybody who writes into it, and a process that
+    has done so once does not do it again.
+    """
+    return await store.remove_empty(folder, is_over) if isinstance(store, Foldered) else 0
 
 
 @lru_cache(maxsize=8192)  # the same few paths are asked for again and again
