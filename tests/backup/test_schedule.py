@@ -81,6 +81,25 @@ def test_old_backups_go_and_the_newest_stays() -> None:
     in_vault(work)
 
 
+def test_old_backups_are_looked_for_once_a_day() -> None:
+    """That reads what every backup names, so it must not come with each of them."""
+
+    async def work(house: House, process: Process, store: Store) -> None:
+        counted = FaultyStore(store)
+        loop = loop_of(process, counted, [], Schedule(every=2 * HOUR))
+        loop.start()
+        listed = []
+        counted.list = lambda prefix: listed.append(prefix) or store.list(prefix)  # type: ignore[func-returns-value,method-assign,misc]
+        for number in range(12):
+            await process.decide(CreateNamespace((f"n{number}",)))
+            await process.runtime.sleep(3 * HOURS)
+        assert len(await numbers(store)) == 12
+        assert len(listed) == 2
+        await loop.stop()
+
+    in_vault(work)
+
+
 def test_trouble_is_told_and_tried_again() -> None:
     async def work(house: House, process: Process, store: Store) -> None:
         told: list[str] = []
