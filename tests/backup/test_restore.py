@@ -23,6 +23,7 @@ from tests.backup.world import (
     put_back,
     vault_of,
 )
+from tests.doubles import FaultyStore
 from tests.iceberg.house import House, Process, commit_of
 from tests.runtime.world import SCOPE, made
 
@@ -404,6 +405,31 @@ def test_pruning_keeps_whatever_a_backup_names() -> None:
         taken = await back_up(process, store)
         assert taken.backup.number == 5
         assert (await prune(vault, house.runtime, keep=30 * DAY)).backups == []
+
+    in_vault(main)
+
+
+def test_what_a_backup_writes_does_not_grow_with_the_log(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lists of chunks that are full are named again, and whoever prunes reads each of them once."""
+
+    async def main(house: House, process: Process, store: Store) -> None:
+        monkeypatch.setattr("arco.backup._take.LIST_CHUNKS", 3)
+        for number in range(10):
+            await process.decide(CreateNamespace((f"n{number}",)))
+            await back_up(process, store)
+        counted = FaultyStore(store)
+        vault = vault_of(counted, house.runtime)
+        backups = await vault.backups()
+        lists = backups[-1].lists_of("ledger", "catalog")
+        assert [one.count for one in lists] == [3, 3, 3, 1]
+        assert lists[:3] == backups[-2].lists_of("ledger", "catalog")
+        assert len(await vault.chunks(backups[-1], "catalog")) == 10
+        counted.calls.clear()
+        await prune(vault, house.runtime, keep=30 * DAY, dry_run=True)
+        read = [path for operation, path in counted.calls if operation == "get" and "/objects/" in path]
+        assert len(read) == len(set(read))
+        findings = await verify_backup(vault, backups[-1], DEFINITIONS, refold=True)
+        assert not [one for one in findings if one.level == "error"], findings
 
     in_vault(main)
 

@@ -1,9 +1,11 @@
 """Backups by the clock: every so often if something changed, nothing asked while nothing does, old ones let go."""
 
+from collections.abc import AsyncIterator
+
 from arco.backup import BackupLoop, Schedule
 from arco.core import HOUR, SECOND, StoreRefused
 from arco.domains.catalog import CreateNamespace
-from arco.storage import Store
+from arco.storage import ObjectInfo, Store
 from tests.backup.world import back_up, fill, in_vault, paths, vault_of
 from tests.doubles import FaultyStore
 from tests.iceberg.house import ROOT, House, Process
@@ -76,6 +78,29 @@ def test_old_backups_go_and_the_newest_stays() -> None:
         assert 1 not in there
         assert len(there) < 8
         assert any("old backups go" in text for text in told)
+        await loop.stop()
+
+    in_vault(work)
+
+
+def test_old_backups_are_looked_for_once_a_day() -> None:
+    """That reads what every backup names, so it must not come with each of them."""
+
+    async def work(house: House, process: Process, store: Store) -> None:
+        listed = []
+
+        class Listed(FaultyStore):
+            def list(self, prefix: str) -> AsyncIterator[ObjectInfo]:
+                listed.append(prefix)
+                return super().list(prefix)
+
+        loop = loop_of(process, Listed(store), [], Schedule(every=2 * HOUR))
+        loop.start()
+        for number in range(12):
+            await process.decide(CreateNamespace((f"n{number}",)))
+            await process.runtime.sleep(3 * HOURS)
+        assert len(await numbers(store)) == 12
+        assert len(listed) == 2
         await loop.stop()
 
     in_vault(work)

@@ -1,9 +1,9 @@
 """`python -m tests.prove [--quick] [--only NAME]`: the proofs that take long or need real processes and a real disk.
 
 In order: kill test, kill test of a real `arco dev`, a backfill on Spark that is killed half-way, simulation with crash
-sweep and mutants, Iceberg's REST Compatibility Kit, writers of Iceberg tables whose server is killed, the restore
-drill, faults of the machine, tests marked `prove`. The last line says how many checks passed and failed; the exit code
-is 1 if any failed.
+sweep and mutants, a simulated year, Iceberg's REST Compatibility Kit, writers of Iceberg tables whose server is killed,
+the restore drill, faults of the machine, tests marked `prove`. The last line says how many checks passed and failed;
+the exit code is 1 if any failed.
 """
 
 import argparse
@@ -20,8 +20,9 @@ from tests.prove.kill import prove_kills
 from tests.prove.report import Report
 from tests.prove.restore import prove_restore
 from tests.prove.servo import prove_dev_kills
+from tests.prove.year import prove_year
 
-SECTIONS = ("kill", "servo", "backfill", "simulation", "rck", "iceberg", "restore", "faults", "pytest")
+SECTIONS = ("kill", "servo", "backfill", "simulation", "year", "rck", "iceberg", "restore", "faults", "pytest")
 
 
 def simulation(report: Report, quick: bool) -> None:
@@ -65,6 +66,9 @@ def main() -> int:
                 prove_backfill(_below(folder, "backfill"), days, report)
         if "simulation" in chosen:
             simulation(report, options.quick)
+        if "year" in chosen:
+            with report.section(f"a year of a busy workspace{' in short' if options.quick else ''}"):
+                prove_year(options.quick, report)
         if "rck" in chosen:
             command(report, "Iceberg's REST Compatibility Kit", "tests.rck")
         if "iceberg" in chosen:

@@ -1,8 +1,9 @@
 """`live`: a busy workspace in memory on the virtual clock, for days or a year, with every request and object counted.
 
 A *load* says what happens in a day, evenly spread; a *day* is what was counted of one. What else runs (collection by
-default) is a list of *chores*, each with its own period, so that others can add theirs: packs, retention, backups. With
-`faults` that share of all writes fails, half of them after they took effect.
+default) is a list of *chores*, each with its own period, and of *loops*, which act by themselves as in a server;
+`tests.simulation.year` has all of them. With `faults` that share of all writes fails, half of them after they took
+effect. Whatever was acknowledged is noted, so that it can be looked for at the end.
 
     month = run(live(30, BUSY))
     month.days[-1].requests, month.days[-1].objects
@@ -11,6 +12,7 @@ default) is a list of *chores*, each with its own period, so that others can add
 """
 
 import asyncio
+import hashlib
 import random
 import sys
 from collections import Counter
@@ -18,17 +20,20 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TypeVar
+from typing import Protocol, TypeVar
+
+import msgspec
 
 from arco.catalog import namespace_info
 from arco.core import StoreRefused, Unavailable
 from arco.cost import Load
 from arco.domains.catalog import CreateNamespace
 from arco.domains.execution import MATERIALIZATION_COMPLETED, MaterializationCompleted
-from arco.log import NewEvent
+from arco.domains.orchestration import FinishTask
+from arco.log import Command, Gateway, NewEvent, Receipt
 from arco.runtime import Workspace, init_workspace
 from arco.servo import Asked, Envelope, Mode, RunRequest, Servo, deploy, open_envelope, prepare_deploy
-from arco.state import Collector, Manifest, new_event
+from arco.state import Cadence, Collector, Manifest, new_event
 from arco.storage import MemoryStore, ObjectInfo, Operation, Role, Scope, StoreFailed
 from tests.doubles import FakeRuntime, run
 from tests.servo.world import SECRET, WORKER, chain, project, result_of
@@ -42,10 +47,12 @@ __all__ = [
     "Day",
     "Life",
     "Load",
+    "Loop",
     "Observed",
     "Prefix",
     "fact",
     "live",
+    "plain_result",
     "run",
 ]
 
@@ -53,6 +60,7 @@ T = TypeVar("T")
 
 SCOPE = Scope("acme", "busy")
 DAY_SECONDS = 86_400.0
+CODE = b"an archive"
 PREFIXES = ("ledger", "state", "private", "manifests", "packs", "iceberg", "blobs", "code", "data", "logs")
 
 
@@ -84,6 +92,8 @@ class Day:
     segments: int
     manifest: int
     """Bytes of the newest manifest of the log of runs."""
+    memory: int
+    """Rows that the process holds, both logs."""
 
     @property
     def objects(self) -> int:
@@ -98,9 +108,12 @@ class Life:
     store: "Observed"
     workspace: Workspace
     load: Load
+    servo: Servo
     began: float = 0.0
     """When its first day begins, by the runtime's clock."""
     days: list[Day] = field(default_factory=list)
+    acknowledged: list[tuple[str, Command, Receipt]] = field(default_factory=list)
+    """Everything that was done for anybody, by log."""
 
     def head(self, log: str) -> Manifest:
         return self.workspace.logs[log].compactor.head.manifest
@@ -115,6 +128,14 @@ class Chore:
     period: float = DAY_SECONDS
 
 
+class Loop(Protocol):
+    """What acts by itself while a workspace is open."""
+
+    def start(self) -> None: ...
+
+    async def stop(self) -> None: ...
+
+
 async def _collect(life: Life) -> None:
     for log in life.workspace.logs.values():
         await Collector(life.workspace.handle(Role.COLLECTOR), log.place, life.runtime).collect()
@@ -124,13 +145,16 @@ COLLECTION = Chore("collection", _collect)
 
 
 class Observed(MemoryStore):
-    """Counts requests and bytes, and fails some writes."""
+    """Counts requests and bytes, and fails some writes. It has folders as a local disk has them, which outlive what
+    lies in them."""
 
     def __init__(self, runtime: FakeRuntime, faults: float = 0.0, seed: int = 0) -> None:
         super().__init__(runtime)
         self.requests: Counter[str] = Counter()
         self.written: Counter[str] = Counter()
         self.faults = faults
+        self.folders: Counter[str] = Counter()
+        """How many objects and folders lie in each."""
         self._chance = random.Random(seed)
 
     async def get(self, path: str) -> bytes:
@@ -146,7 +170,10 @@ class Observed(MemoryStore):
         fails = self._chance.random() < self.faults
         if fails and self._chance.random() < 0.5:
             raise StoreFailed(f"{path} was not written", path=path)
+        is_new = path not in self._objects
         await super().put(path, data, only_if_absent=only_if_absent)
+        if is_new:
+            self._enter(path)
         self.written[folder_of(path) if only_if_absent else "hints"] += len(data)
         if fails:
             raise StoreFailed(f"the answer about {path} was lost", path=path)
@@ -157,27 +184,61 @@ class Observed(MemoryStore):
 
     async def delete(self, path: str) -> None:
         self.requests["delete"] += 1
+        if path in self._objects:
+            self.folders[_above(path)] -= 1
         await super().delete(path)
+
+    def _enter(self, path: str) -> None:
+        while path:
+            path, is_there = _above(path), _above(path) in self.folders
+            self.folders[path] += 1
+            if is_there:
+                return
+
+    async def remove_empty(self, folder: str, is_over: Callable[[str], bool]) -> int:
+        below = [name for name in self.folders if name == folder or name.startswith(f"{folder}/")]
+        removed = 0
+        for name in sorted(below, key=len, reverse=True):
+            if not self.folders[name] and is_over(name):
+                del self.folders[name]
+                self.folders[_above(name)] -= 1
+                removed += 1
+        return removed
 
     async def list(self, prefix: str) -> AsyncIterator[ObjectInfo]:
         self.requests["list"] += 1
         async for info in super().list(prefix):
             yield info
 
-    async def census(self) -> dict[str, Prefix]:
-        """What is stored, by folder; a look from outside that counts as no request."""
+    def infos(self) -> tuple[ObjectInfo, ...]:
+        """Everything that is stored; a look from outside that counts as no request."""
+        return tuple(ObjectInfo(path, len(data), modified) for path, (data, modified) in self._objects.items())
+
+    def census(self) -> dict[str, Prefix]:
+        """What is stored, by folder."""
         found: dict[str, Prefix] = {}
-        async for info in super().list(""):
+        for info in self.infos():
             name = folder_of(info.path)
             before = found.get(name, Prefix())
             found[name] = Prefix(before.objects + 1, before.bytes + info.size)
         return found
 
 
+def _above(path: str) -> str:
+    return path.rpartition("/")[0]
+
+
 def folder_of(path: str) -> str:
-    """The folder below the workspace or its incarnation that an object belongs to."""
+    """The folder below the workspace or its incarnation that an object belongs to; floors have one of their own."""
+    if "/floor/" in path:
+        return "floors"
     first, second = path.removeprefix(f"{SCOPE.root}/").split("/")[:2]
     return second if first.startswith("inc-") else first
+
+
+async def plain_result(life: Life, envelope: Envelope) -> FinishTask:
+    """What a worker says that made something and wrote no file."""
+    return result_of(envelope, life.runtime.now())
 
 
 async def live(
@@ -185,19 +246,25 @@ async def live(
     load: Load = BUSY,
     *,
     chores: Sequence[Chore] = (COLLECTION,),
+    loops: Callable[[Life], Sequence[Loop]] = lambda life: (),
+    result: Callable[[Life, Envelope], Awaitable[FinishTask]] = plain_result,
+    cadence: Cadence | None = None,
     faults: float = 0.0,
     seed: int = 0,
     ended: Callable[[Life], None] = lambda life: None,
 ) -> Life:
-    """So many days of a workspace. `ended` is told of every day."""
+    """So many days of a workspace. `ended` is told of every day; `result` is what workers do."""
     runtime = FakeRuntime(seed)
     store = Observed(runtime, seed=seed)
     await init_workspace(store, SCOPE, runtime)
-    async with await Workspace.open(store, SCOPE, runtime, test_store=False) as workspace:
-        life = Life(runtime, store, workspace, load)
-        servo = await _prepare(life)
+    async with await Workspace.open(store, SCOPE, runtime, test_store=False, cadence=cadence) as workspace:
+        life = Life(runtime, store, workspace, load, Servo(workspace, SECRET))
+        await _prepare(life)
         store.faults = faults
-        actors = _actors(life, servo, chores)
+        running = loops(life)
+        for loop in running:
+            loop.start()
+        actors = _actors(life, chores, result)
         work = [asyncio.ensure_future(_repeat(life, name, period, act, days)) for name, period, act in actors]
         try:
             for number in range(days):
@@ -210,21 +277,41 @@ async def live(
             for task in work:
                 task.cancel()
             await asyncio.gather(*work, return_exceptions=True)
+            for loop in running:
+                await loop.stop()
     return life
 
 
-async def _prepare(life: Life) -> Servo:
-    plan = await prepare_deploy(life.workspace, project(chain(int(life.load.tasks))))
+async def _prepare(life: Life) -> None:
+    for name, log in life.workspace.logs.items():
+        _note(life, name, log.gateway)
+    sha256 = hashlib.sha256(CODE).hexdigest()
+    await life.workspace.handle(Role.OWNER).put(Servo.code_path(sha256), CODE, only_if_absent=True)
+    made = msgspec.structs.replace(project(chain(int(life.load.tasks))), code_sha256=sha256)
+    plan = await prepare_deploy(life.workspace, made)
     await deploy(life.workspace, plan, actor="me")
     await life.workspace.decide("catalog", CreateNamespace(("n",)), actor="me")
     life.began = life.runtime.boottime()
-    return Servo(life.workspace, SECRET)
+
+
+def _note(life: Life, log: str, gateway: Gateway) -> None:
+    """Keep every receipt that leaves the door of a log, whoever asked."""
+    submit = gateway.submit
+
+    async def noting(command: Command) -> Receipt:
+        receipt = await submit(command)
+        life.acknowledged.append((log, command, receipt))
+        return receipt
+
+    gateway.submit = noting  # type: ignore[method-assign]
 
 
 _Act = Callable[[int], Awaitable[None]]
 
 
-def _actors(life: Life, servo: Servo, chores: Sequence[Chore]) -> list[tuple[str, float, _Act]]:
+def _actors(
+    life: Life, chores: Sequence[Chore], result: Callable[[Life, Envelope], Awaitable[FinishTask]]
+) -> list[tuple[str, float, _Act]]:
     load = life.load
     found: list[tuple[str, float, _Act]] = []
 
@@ -243,7 +330,7 @@ def _actors(life: Life, servo: Servo, chores: Sequence[Chore]) -> list[tuple[str
     async def read(number: int) -> None:
         await life.workspace.logs["catalog"].read(lambda view: namespace_info(view, "n"))
 
-    every(load.runs, "run", lambda number: _carry_out(life, servo))
+    every(load.runs, "run", lambda number: _carry_out(life, result))
     every(load.posts, "post", post)
     every(load.changes, "change", change)
     every(load.reads, "read", read)
@@ -268,16 +355,17 @@ async def _repeat(life: Life, name: str, period: float, act: _Act, days: int) ->
                 await life.runtime.sleep(5.0)
 
 
-async def _carry_out(life: Life, servo: Servo) -> None:
+async def _carry_out(life: Life, result: Callable[[Life, Envelope], Awaitable[FinishTask]]) -> None:
     """One run from trigger to end: every result claims what comes next."""
+    work = life.servo.work
     request = RunRequest("*", mode=Mode.FORCE, at=life.runtime.now())
-    await servo.runs.trigger(request, Asked("me"))
-    claimed = await _insist(life, lambda: servo.work.claim(WORKER, 1, 0.0))
+    await life.servo.runs.trigger(request, Asked("me"))
+    claimed = await _insist(life, lambda: work.claim(WORKER, 1, 0.0))
     while claimed:
         envelope = _opened(life, claimed[0])
         await life.runtime.sleep(life.load.task_seconds)
-        result = result_of(envelope, life.runtime.now())
-        done = await _insist(life, lambda result=result: servo.work.finish([result], WORKER, 1))  # type: ignore[misc]
+        made = await result(life, envelope)
+        done = await _insist(life, lambda made=made: work.finish([made], WORKER, 1))  # type: ignore[misc]
         claimed = done.envelopes
 
 
@@ -350,10 +438,11 @@ async def _day(life: Life, number: int, before: _Mark) -> Day:
         now.requests - before.requests,
         now.by_role - before.by_role,
         now.written - before.written,
-        await life.store.census(),
+        life.store.census(),
         now.revisions - before.revisions,
         now.segments - before.segments,
         len(await MemoryStore.get(life.store, path)),
+        sum(log.rows_held() for log in life.workspace.logs.values()),
     )
 
 

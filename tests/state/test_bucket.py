@@ -1,5 +1,6 @@
 """Rows of a bucket: Arrow below, writes on top, and always what a plain dict would say."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -8,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from arco.core import SECOND, least_ulid
 from arco.state import Kind, Table
 from arco.state import _bucket as module
 from arco.state._bucket import Bucket, LargeGroup, Overlay, overlaid, split_buckets
@@ -194,3 +196,45 @@ def test_buckets_that_were_read_together_do_not_keep_one_another_in_memory() -> 
     assert len(parts) > 100
     for part in parts.values():
         assert part.get_total_buffer_size() < data.get_total_buffer_size() / 10
+
+
+AGING = Table("aging", Double, Kind.IMAGE, ("group", "name"), "group", time="name")
+AGES = [least_ulid(number * SECOND) for number in range(1, 6)]
+"""Names of rows, each of which says when it was made."""
+
+
+@pytest.mark.parametrize("large", [2, 1_000])
+def test_what_expires_leaves_the_memory_and_nothing_comes_back(large: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "LARGE", large)
+    ages = st.sampled_from(AGES)
+
+    @settings(deadline=None, max_examples=80)
+    @given(
+        st.lists(st.tuples(groups, ages), max_size=20),
+        st.lists(st.tuples(groups, ages, st.booleans(), st.integers(0, 6)), max_size=12),
+    )
+    def run_steps(stored: list[tuple[str, str]], found: list[tuple[str, str, bool, int]]) -> None:
+        model = fill(AGING, [(group, name, 1) for group, name in stored])
+        bucket = Bucket(AGING, to_arrow(AGING, list(model.items())).sort_by(sort_keys(AGING)))
+        reached = 0
+        for group, name, is_there, cutoff in found:
+            key, rows = key_of(AGING, group, name), model.setdefault(group, {})
+            if is_there:
+                rows[key] = (9, row_of(AGING, group, name, 1))
+                bucket.write(group, {key: rows[key]})
+            elif rows.pop(key, None) is not None:
+                bucket.write(group, {key: (9, None)})
+            reached = max(reached, cutoff * SECOND)
+            bucket.expire(reached)
+            for known, all_rows in model.items():
+                left = dict(bucket.ordered(known))
+                assert alive(left, reached) == alive(all_rows, reached)
+        if not stored:
+            bucket.expire(6 * SECOND)
+            assert large < len(AGES) or bucket.held == 0
+
+    run_steps()
+
+
+def alive(rows: Mapping[Key, Versioned], cutoff: int) -> Rows:
+    return {key: versioned for key, versioned in rows.items() if not AGING.is_expired(versioned[1], cutoff)}

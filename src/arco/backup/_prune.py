@@ -58,7 +58,7 @@ async def prune(
     stay = backups[len(old) :]
     named: set[str] = set()
     for backup in stay:
-        async for content in vault.contents(backup):
+        async for content in vault.contents(backup, named):
             named.add(vault.path(content))
     garbage, kept = [], 0
     async for info in vault.objects():
@@ -78,6 +78,7 @@ async def prune(
         for done, info in enumerate(garbage, 1):
             await vault.delete(info.path)
             progress(done, len(garbage))
+        await vault.remove_folders(stay[-1].number)
     return Pruned(numbers, garbage, kept)
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from arco.backup._prune import prune
 from arco.backup._take import ORDER, Taken, take_backup
 from arco.backup._vault import Vault
-from arco.core import HOUR, ArcoError, Task
+from arco.core import DAY, HOUR, ArcoError, Task
 from arco.iceberg import Locations
 from arco.runtime import Workspace
 
@@ -19,6 +19,7 @@ __all__ = ["BackupLoop", "Schedule"]
 
 LOOK_SECONDS = 60.0
 RETRY_SECONDS = 600.0
+PRUNE_EVERY = DAY
 
 
 @dataclass(frozen=True)
@@ -53,6 +54,7 @@ class BackupLoop:
         self._covered: dict[str, int] = {}
         """Positions up to which nothing is a reason for another backup."""
         self._last: int | None = None
+        self._pruned = 0
         self.is_taking = False
         """Whether a backup is being taken now."""
         self.failed: ArcoError | None = None
@@ -115,7 +117,14 @@ class BackupLoop:
         self._told(f"backup {backup.number} is done: {backup.copied} new objects, {size} bytes")
         for trouble in taken.troubled:
             self._told(f"backup {backup.number}: of an Iceberg table there is no metadata to copy: {trouble}")
+        await self._prune()
+        return taken
+
+    async def _prune(self) -> None:
+        """Once a day: it reads what every backup names."""
+        if self._runtime.now() - self._pruned < PRUNE_EVERY:
+            return
         gone = await prune(self._vault, self._runtime, keep=self._schedule.keep)
+        self._pruned = self._runtime.now()
         if gone.backups:
             self._told(f"let {len(gone.backups)} old backups go, and {len(gone.objects)} objects")
-        return taken

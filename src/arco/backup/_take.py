@@ -53,6 +53,9 @@ ORDER = ("activity", "catalog")
 CHUNK_BYTES = 16 << 20
 PIN_LIFE = 3 * DAY
 """How long the pins of a backup last that was killed."""
+LIST_CHUNKS = 256
+"""Chunks of a list at most. Every backup adds one, and writes the list anew that is not full: what it writes must not
+grow with the age of the log."""
 ATTEMPTS = 8
 
 T = TypeVar("T", Chunk, Entry)
@@ -331,11 +334,12 @@ class _Taking:
         lists = previous.lists_of(kind, name) if previous is not None else []
         if not new:
             return lists
-        if lists and lists[-1].count < LIST_ENTRIES:
+        most = LIST_CHUNKS if of is Chunk else LIST_ENTRIES
+        if lists and lists[-1].count < most:
             content = lists.pop().content
             new = decode_list(await self.vault.get(content), of, self.vault.path(content)) + new
-        for at in range(0, len(new), LIST_ENTRIES):
-            part = new[at : at + LIST_ENTRIES]
+        for at in range(0, len(new), most):
+            part = new[at : at + most]
             size = sum(entry.content.size for entry in part)
             lists.append(await self.vault.put_list(kind, name, part, size, self.base, previous))
         return lists

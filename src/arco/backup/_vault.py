@@ -10,7 +10,7 @@ goes on after a crash finds what is there already.
 """
 
 import hashlib
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Container, Iterable
 from typing import TypeVar
 
 from arco.backup._format import (
@@ -34,6 +34,7 @@ from arco.storage import (
     Store,
     StoreFailed,
     Tail,
+    remove_empty_folders,
 )
 
 __all__ = ["FOLDER", "LIST_ENTRIES", "Vault", "in_parallel"]
@@ -178,8 +179,11 @@ class Vault:
     async def chunks(self, backup: Backup, log: str) -> list[Chunk]:
         found: list[Chunk] = []
         for listing in backup.lists_of("ledger", log):
-            found += decode_list(await self.get(listing.content), Chunk, self.path(listing.content))
+            found += await self._chunks(listing)
         return found
+
+    async def _chunks(self, listing: Listing) -> list[Chunk]:
+        return decode_list(await self.get(listing.content), Chunk, self.path(listing.content))
 
     async def tables(self, listing: Listing) -> list[TableCopy]:
         return decode_list(await self.get(listing.content), TableCopy, self.path(listing.content))
@@ -192,21 +196,23 @@ class Vault:
             raise Corrupt(f"{path} does not hold the segments {chunk.first} to {chunk.last}; use another backup")
         return found
 
-    async def contents(self, backup: Backup) -> AsyncIterator[Content]:
-        """Everything that a backup names, its lists included."""
-        for log, copy in backup.logs.items():
+    async def contents(self, backup: Backup, known: Container[str] = ()) -> AsyncIterator[Content]:
+        """Everything that a backup names, its lists included. Lists whose paths are known are not read: whoever knows
+        them knows what they name, because each comes after that."""
+        for copy in backup.logs.values():
             yield copy.manifest
-            for chunk in await self.chunks(backup, log):
-                yield chunk.content
         for listing in backup.lists:
-            yield listing.content
-            if listing.kind == "iceberg":
-                for table in await self.tables(listing):
-                    for file in table.metadata:
-                        yield file.content
-            elif listing.kind != "ledger":
-                for entry in await self.entries(listing):
-                    yield entry.content
+            if self.path(listing.content) not in known:
+                for content in await self._listed(listing):
+                    yield content
+                yield listing.content
+
+    async def _listed(self, listing: Listing) -> list[Content]:
+        if listing.kind == "iceberg":
+            return [file.content for table in await self.tables(listing) for file in table.metadata]
+        if listing.kind == "ledger":
+            return [chunk.content for chunk in await self._chunks(listing)]
+        return [entry.content for entry in await self.entries(listing)]
 
     async def objects(self) -> AsyncIterator[ObjectInfo]:
         """Everything that lies here but the backups themselves, named or not."""
@@ -215,6 +221,15 @@ class Vault:
 
     async def delete(self, path: str) -> None:
         await self._store.delete(path)
+
+    async def remove_folders(self, before: int) -> None:
+        """Empty ones of objects that were copied on top of backups before a number: nobody writes there any more."""
+
+        def is_over(folder: str) -> bool:
+            base = folder.removeprefix(f"{OBJECTS}/").split("/", 1)[0]
+            return base.isdigit() and int(base) < before
+
+        await remove_empty_folders(self._store, OBJECTS, is_over)
 
 
 async def in_parallel(

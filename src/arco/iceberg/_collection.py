@@ -35,7 +35,7 @@ from arco.iceberg._who import KEY_LIFE
 from arco.iceberg._writing import decode_list
 from arco.runtime import Workspace
 from arco.state import Snapshot
-from arco.storage import ObjectInfo, Role
+from arco.storage import ObjectInfo, Role, remove_empty_folders
 
 __all__ = ["IcebergCollected", "IcebergCollector"]
 
@@ -322,3 +322,6 @@ class IcebergCollector:
             await pointers.sequence(table_id).raise_floor(done.floors[table_id], unique)
         for one in done.garbage:
             await self._store.delete(one.info.path)
+        # A key has a folder, which is empty when its claims are too old to be repeated.
+        keys = f"{self._prefix}/keys"
+        await remove_empty_folders(self._store, keys, lambda folder: folder != keys)

@@ -12,6 +12,9 @@ from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+import pyarrow as pa
+import pyarrow.compute as pc
+
 from arco.core import HOUR, Invalid, parse_ulid, ulid_time
 from arco.domains.execution import (
     COMPACTED_VERSIONS,
@@ -24,7 +27,7 @@ from arco.domains.orchestration import CLAIMS, PLAN_TASKS, WORKSPACE, ClaimRow, 
 from arco.runtime import Workspace
 from arco.servo._envelope import VERSION_FOLDER, compaction_of_path, version_of_path
 from arco.state import Snapshot
-from arco.storage import ObjectInfo, Role
+from arco.storage import ObjectInfo, Role, Store, remove_empty_folders
 
 __all__ = ["LetGo", "Orphans", "named_files", "nobody_else", "remove_orphans"]
 
@@ -111,7 +114,21 @@ async def remove_orphans(
         store = workspace.handle(Role.COLLECTOR)
         for info in done.files:
             await store.delete(info.path)
+        for asset_id in asset_ids:
+            await _remove_folders(store, asset_id, locations, needed, before)
     return done
+
+
+async def _remove_folders(
+    store: Store, asset_id: str, locations: Collection[str], needed: _Needed, before: int
+) -> None:
+    """Folders that what is garbage left on a local disk."""
+
+    def is_over(folder: str) -> bool:
+        is_theirs = any(f"{folder}/".startswith(f"{location}/") for location in locations)
+        return not is_theirs and _is_garbage(f"{folder}/any", asset_id, needed, before)
+
+    await remove_empty_folders(store, f"data/{asset_id}", is_over)
 
 
 def _is_garbage(path: str, asset_id: str, needed: _Needed, before: int) -> bool:
@@ -197,13 +214,11 @@ async def named_files(snapshot: Snapshot, without: Collection[str], until: int =
             paths |= _paths(row["files"])
             if row["former"][0]["replaced_at"] < until:
                 moved.add(row["materialization_id"])
+    # In Arrow: there is a row for every version that ever was, and few of them have files.
     data = await snapshot.scan(MATERIALIZATIONS)
-    for name, files in zip(
-        data.column("materialization_id").to_pylist(), data.column("files").to_pylist(), strict=True
-    ):
-        if name not in gone and name not in moved:
-            paths |= _paths(files)
-    return paths
+    passed = pc.is_in(data.column("materialization_id"), pa.array(gone | moved, pa.string()))
+    files = pc.list_flatten(data.column("files").filter(pc.invert(passed)))
+    return paths.union(pc.struct_field(files, "path").to_pylist())
 
 
 def _paths(files: Any) -> set[str]:
@@ -212,5 +227,4 @@ def _paths(files: Any) -> set[str]:
 
 async def _deleted(snapshot: Snapshot) -> set[str]:
     rows = await snapshot.scan(VERSION_STATUS)
-    pairs = zip(rows.column("materialization_id").to_pylist(), rows.column("status").to_pylist(), strict=True)
-    return {name for name, status in pairs if status == DELETED}
+    return set(rows.column("materialization_id").filter(pc.equal(rows.column("status"), DELETED)).to_pylist())

@@ -36,7 +36,7 @@ from arco.servo._orphans import LetGo, named_files, nobody_else
 from arco.servo._pinned import pinned_versions
 from arco.servo._runs import Asked
 from arco.state import Snapshot
-from arco.storage import Role
+from arco.storage import Role, remove_empty_folders
 
 __all__ = ["Retention", "Retired", "retire_versions"]
 
@@ -182,11 +182,14 @@ async def _delete_files(
     others = await named_files(snapshot, {version.materialization_id for version in versions})
     reader, store = workspace.handle(Role.READER), workspace.handle(Role.COLLECTOR)
     paths: list[str] = []
+    folders: set[str] = set()
     for version in versions:
-        own = (*version.files, *await files_of(snapshot, version))
-        for folder in sorted({version_folder(file.path) for file in own}):
-            paths += [info.path async for info in reader.list(folder) if info.path not in others]
+        folders |= {version_folder(file.path) for file in (*version.files, *await files_of(snapshot, version))}
+    for folder in sorted(folders):
+        paths += [info.path async for info in reader.list(folder) if info.path not in others]
     needed = set(await let_go(versions[0].asset_id, paths))
     for path in paths:
         if path not in needed:
             await store.delete(path)
+    for folder in sorted(folders):
+        await remove_empty_folders(store, folder, lambda path: True)

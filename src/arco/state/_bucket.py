@@ -207,6 +207,18 @@ class Bucket:
                 self._orders[group] = order
         return ((key, found[key]) for key in _keys_after(order, after))
 
+    def expire(self, cutoff: int) -> None:
+        """Let go of the Python rows of groups of which retention took every row; large groups stay as they are."""
+        is_expired = self._table.is_expired
+        for group, rows in list(self.groups.items()):
+            if rows and not isinstance(rows, LargeGroup) and all(is_expired(row, cutoff) for _, row in rows.values()):
+                self.held -= len(rows)
+                self._orders.pop(group, None)
+                if self._stored is None:
+                    del self.groups[group]
+                else:
+                    self.groups[group] = {}  # else it would be made again of what was loaded, deleted rows included
+
     def settle(self, group: str) -> None:
         """All rows of a group are wanted: make them once."""
         found = self.find(group)

@@ -10,12 +10,14 @@
   own times.
 
 The floor of a sequence is raised before its numbers are deleted: a deleted number must never pass for a free one.
+On a local disk the folders go too that nobody writes into any more.
 
 Listing is for this and for `doctor`; nothing correct depends on it.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from arco.core import SECOND, Runtime, new_ulid
 from arco.log import Ledger, Place
@@ -23,7 +25,7 @@ from arco.state._layout import Layout
 from arco.state._manifest import Manifest
 from arco.state._open_ledger import open_ledger
 from arco.state._revisions import Revisions
-from arco.storage import MIN_AGE, ObjectInfo, Store
+from arco.storage import MIN_AGE, ObjectInfo, Sequence, Store, remove_empty_folders
 
 __all__ = ["Collection", "Collector"]
 
@@ -63,6 +65,7 @@ class Collector:
         self._runtime = runtime
         self._min_age = int(min_age * SECOND)
         self._revisions = Revisions(store, place, runtime, min_age=min_age)
+        self._roots = (self._layout.state, self._layout.private, self._layout.packs)
 
     async def collect(
         self, *, dry_run: bool = False, progress: Callable[[int, int], None] = lambda done, total: None
@@ -96,7 +99,13 @@ class Collector:
             len(loose) - len(packed),
             await ledger.sequence.floor(),
         )
-        return done if dry_run else await self._delete(done, ledger, progress)
+        if dry_run:
+            return done
+        done = await self._delete(done, ledger, progress)
+        await self._remove_folders(
+            head, ((self._revisions.sequence, done.floor), (ledger.sequence, done.segment_floor))
+        )
+        return done
 
     async def _delete(self, found: Collection, ledger: Ledger, progress: Callable[[int, int], None]) -> Collection:
         floors = []
@@ -115,17 +124,21 @@ class Collector:
         return replace(found, floor=floors[0], segment_floor=floors[1])
 
     async def _unreachable(self, head: Manifest, reachable: set[str]) -> tuple[list[ObjectInfo], int]:
-        pending = {known.directory for known in head.pending}
         garbage, kept = [], 0
-        for root in (self._layout.state, self._layout.private, self._layout.packs):
+        for root in self._roots:
             async for info in self._store.list(root):
-                directory = info.path.removeprefix(f"{root}/").split("/", 1)[0]
-                base = _base(directory)
-                if base is None or base >= head.number or directory in pending or info.path in reachable:
+                if info.path in reachable or not _is_over(head, root, info.path):
                     kept += 1
                 else:
                     garbage.append(info)
         return garbage, kept
+
+    async def _remove_folders(self, head: Manifest, sequences: Iterable[tuple[Sequence, int]]) -> None:
+        """Empty ones: of attempts that can be published no more, and of numbers below the floor."""
+        for root in self._roots:
+            await remove_empty_folders(self._store, root, partial(_is_over, head, root))
+        for sequence, floor in sequences:
+            await remove_empty_folders(self._store, sequence.prefix, partial(sequence.is_below, floor))
 
     async def _numbers(self, prefix: str) -> list[ObjectInfo]:
         """The objects of a sequence, without its floors and its hint."""
@@ -154,6 +167,13 @@ def _paths(manifest: Manifest) -> set[str]:
     """Every object a revision names."""
     paths = {file.path for layer in manifest.layers for file in layer.files} | {pack.path for pack in manifest.packs}
     return paths | {manifest.older.path} if manifest.older else paths
+
+
+def _is_over(head: Manifest, root: str, path: str) -> bool:
+    """Whether a path lies in the directory of an attempt that can be published no more."""
+    directory = path.removeprefix(f"{root}/").split("/", 1)[0]
+    base = _base(directory)
+    return base is not None and base < head.number and all(known.directory != directory for known in head.pending)
 
 
 def _base(directory: str) -> int | None:

@@ -110,7 +110,11 @@ class Replica:
             known = self.skips.get(name)
             self.skips[name] = Skipped(known.first, known.events + skip.events) if known else skip
         # Of the steps behind us only the furthest matters to what comes.
-        self.retention = {name: steps[-1:] for name, steps in folded.retention.items()}
+        before, self.retention = self.retention, {name: steps[-1:] for name, steps in folded.retention.items()}
+        for name, steps in self.retention.items():
+            if steps != before.get(name):
+                for bucket in self._buckets[name].values():
+                    bucket.expire(steps[-1][1])
         self._link = link
 
     async def attachment(self, event: Event) -> Any:

@@ -26,6 +26,7 @@ from arco.storage._store import (
     check_path,
     glance_at,
     put_new,
+    remove_empty_folders,
 )
 
 __all__ = [
@@ -62,6 +63,7 @@ __all__ = [
     "open_store",
     "parse_range",
     "put_new",
+    "remove_empty_folders",
     "s3_policy",
     "s3_store",
     "self_test",

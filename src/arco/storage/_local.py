@@ -23,7 +23,7 @@ import errno
 import itertools
 import os
 import stat
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 
 from arco.core import Invalid, StoreRefused
@@ -131,10 +131,27 @@ class LocalStore:
         return look
 
     async def delete(self, path: str) -> None:
-        """Not synced: what comes back after a power loss is deleted again. Folders stay, for their writers."""
+        """Not synced: what comes back after a power loss is deleted again. Folders stay; see `remove_empty`."""
         file = self._locate(path)
         with translated(path, "delete"), contextlib.suppress(FileNotFoundError, NotADirectoryError, IsADirectoryError):
             await asyncio.to_thread(os.unlink, file)
+
+    async def remove_empty(self, folder: str, is_over: Callable[[str], bool]) -> int:
+        """Not synced either. Whoever is about to write into one all the same meets a failure that passes."""
+        top = os.path.dirname(self._locate(f"{folder}/any"))
+        with translated(folder, "delete"):
+            return await asyncio.to_thread(self._remove_empty, top, is_over)
+
+    def _remove_empty(self, top: str, is_over: Callable[[str], bool]) -> int:
+        removed = 0
+        for folder, _, files in os.walk(top, topdown=False):
+            if not files and is_over(folder.removeprefix(self._prefix)):
+                with contextlib.suppress(OSError):  # something lies below it, or it is gone
+                    os.rmdir(folder)
+                    removed += 1
+                    self._plain.discard(folder)
+                    self._durable.discard(folder)
+        return removed
 
     async def list(self, prefix: str) -> AsyncIterator[ObjectInfo]:
         self._check_sound()

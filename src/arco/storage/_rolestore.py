@@ -6,14 +6,24 @@ operation costs is a tested number. A call that is refused here makes no request
 
 import contextlib
 from collections import Counter
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from enum import StrEnum
 
 from arco.core import Forbidden
 from arco.storage._paths import below, check_folder
 from arco.storage._role import Action, Role, may
 from arco.storage._scope import Scope
-from arco.storage._store import Glance, ObjectExists, ObjectInfo, ObjectMissing, Store, check_path, glance_at, put_new
+from arco.storage._store import (
+    Glance,
+    ObjectExists,
+    ObjectInfo,
+    ObjectMissing,
+    Store,
+    check_path,
+    glance_at,
+    put_new,
+    remove_empty_folders,
+)
 
 __all__ = ["Operation", "RequestCounts", "RoleStore"]
 
@@ -113,6 +123,11 @@ class RoleStore:
         full = self._allowed(Action.DELETE, path)
         self._count(Operation.DELETE)
         await self._inner.delete(full)
+
+    async def remove_empty(self, folder: str, is_over: Callable[[str], bool]) -> int:
+        """Who may delete what lies in a folder may remove it. No request: only a local disk has folders."""
+        full, start = self._allowed(Action.DELETE, f"{folder}/any"), len(self.scope.root) + 1
+        return await remove_empty_folders(self._inner, full.removesuffix("/any"), lambda path: is_over(path[start:]))
 
     async def list(self, prefix: str) -> AsyncIterator[ObjectInfo]:
         root = self.scope.root

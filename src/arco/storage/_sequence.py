@@ -70,6 +70,11 @@ class Sequence:
         """Where a number lives; 4,096 numbers a folder, since some stores are directories."""
         return f"{self.prefix}/{number >> 12:013d}/{number:020d}"
 
+    def is_below(self, floor: int, folder: str) -> bool:
+        """Whether a folder can hold only numbers up to a floor."""
+        name = folder.removeprefix(f"{self.prefix}/")
+        return name.isdigit() and (int(name) + 1) << 12 <= floor + 1
+
     def floor_path(self, k: int) -> str:
         return f"{self.prefix}/floor/{k:020d}"
 

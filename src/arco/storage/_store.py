@@ -12,7 +12,7 @@ What will not pass by itself (rights, space, a broken store) is `core.StoreRefus
 """
 
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Protocol, runtime_checkable
@@ -21,6 +21,7 @@ from arco.core import ArcoError, Invalid, Unavailable
 
 __all__ = [
     "MAX_PATH",
+    "Foldered",
     "Glance",
     "Near",
     "ObjectExists",
@@ -32,6 +33,7 @@ __all__ = [
     "check_path",
     "glance_at",
     "put_new",
+    "remove_empty_folders",
 ]
 
 MAX_PATH = 900
@@ -139,6 +141,25 @@ async def put_new(store: Store, path: str, data: bytes) -> None:
     """Create an object whose name was just made up, so that nobody looks for it before this returns. A create that
     fails may leave a part of it on a disk."""
     await (store.put_new(path, data) if isinstance(store, Near) else store.put(path, data, only_if_absent=True))
+
+
+@runtime_checkable
+class Foldered(Protocol):
+    """A store in which folders are things of their own: a local disk."""
+
+    async def remove_empty(self, folder: str, is_over: Callable[[str], bool]) -> int:
+        """See `remove_empty_folders`."""
+        ...
+
+
+async def remove_empty_folders(store: Store, folder: str, is_over: Callable[[str], bool]) -> int:
+    """Remove a folder and those below it that are empty, if `is_over` says that nobody will write into them again; how
+    many. Nothing where a folder is only a part of a name.
+
+    `delete` leaves them: a folder that comes back must be synced by everybody who writes into it, and a process that
+    has done so once does not do it again.
+    """
+    return await store.remove_empty(folder, is_over) if isinstance(store, Foldered) else 0
 
 
 @lru_cache(maxsize=8192)  # the same few paths are asked for again and again
