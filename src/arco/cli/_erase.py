@@ -128,7 +128,8 @@ def _count(by_log: dict[str, dict[str, int]]) -> int:
 
 
 def _counts(plan: ErasurePlan) -> str:
-    return f"{_count(plan.whole):,} events and parts of {_count(plan.edited):,} others"
+    whole, edited = _count(plan.whole), _count(plan.edited)
+    return f"{whole:,} event{'s' * (whole != 1)} and parts of {edited:,} other{'s' * (edited != 1)}"
 
 
 def _planned(plan: ErasurePlan) -> dict[str, Any]:
