@@ -27,8 +27,8 @@ MAX_WAITING = 1_000
 """Commits that wait to be told; beyond that they are left to the reconciler."""
 
 GATHER = 0.05
-"""Seconds in which receipts gather. One by one they took as much of the disk and the processor as the commits, and
-while one was written, the writer's next commit waited."""
+"""Seconds in which receipts gather. A segment for each would be two of the six syncs of a commit, and under way when
+the same writer's next one comes."""
 
 MAX_PAUSE = 30.0
 
