@@ -3,8 +3,8 @@
     load + loops of a server (controllers, history, backups, Iceberg upkeep) + chores of a day -> months -> the end
 
 The loops and chores are the product's own; the store is in memory, the clock is virtual, and a share of all writes
-fails, half of them after they took effect. A *form* says how long and how much. In the short one days are packed into
-a smaller size, history and backups are kept for about a week, and a month has four days.
+fails, half of them after they took effect. A *form* says how long and how much. In the short one a month has four days,
+packs are small, and history and backups are kept for eight days; revisions are kept for 30 as always.
 
 What must be flat and what may grow is judged in `tests.simulation.year_checks`.
 
@@ -77,7 +77,7 @@ class Form:
     """Mutants leave one of them out."""
 
 
-YEAR = Form(365, 12, 6, Load(runs=4, tasks=4, posts=12, facts=60, changes=2, reads=24))
+YEAR = Form(365, 12, 6, Load(runs=3, tasks=4, posts=12, facts=60, changes=2, reads=24), commits=2)
 SHORT = Form(
     48,
     12,

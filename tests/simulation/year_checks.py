@@ -27,7 +27,8 @@ FLAT = ("state", "manifests", "iceberg", "warehouse", "data")
 REQUESTS = ("create", "put", "get", "range", "head", "list")
 """Deletes follow creates, a day or a month later, and are free."""
 
-NOISE = 0.10
+NOISE = 0.15
+"""By how much a month may differ from another one; what grew with age would be twice as much after half a year."""
 STEEPER = 1.25
 """By how much more a month of the last third may add than one of the second."""
 
