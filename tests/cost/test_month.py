@@ -102,10 +102,8 @@ def test_a_live_workspace_tells_what_it_did(month: Month) -> None:
     assert usage.mean("segments") == pytest.approx(sum(day.segments for day in days[-7:]) / 7, rel=0.05)
     assert usage.mean("revisions") == pytest.approx(sum(day.revisions for day in days[-7:]) / 7, rel=0.10)
     assert usage.mean("events") == pytest.approx(CALM.events, rel=0.35), "a sample of the segments"
-    stored = dict(days[-1].stored)
-    floors = stored.pop("floors").objects  # which a workspace counts to the folders they lie in
-    for folder, one in stored.items():  # what closing it published came after the last day
-        assert one.objects <= usage.stored[folder].objects <= one.objects + floors + 20
+    for folder, one in days[-1].stored.items():  # what closing it published came after the last day
+        assert one.objects <= usage.stored[folder].objects <= one.objects + 20
         assert one.bytes <= usage.stored[folder].bytes
     assert month.asked < 60
 

@@ -51,6 +51,7 @@ __all__ = [
     "Observed",
     "Prefix",
     "fact",
+    "folder_of",
     "live",
     "plain_result",
     "run",
@@ -229,9 +230,7 @@ def _above(path: str) -> str:
 
 
 def folder_of(path: str) -> str:
-    """The folder below the workspace or its incarnation that an object belongs to; floors have one of their own."""
-    if "/floor/" in path:
-        return "floors"
+    """The folder below the workspace or its incarnation that an object belongs to."""
     first, second = path.removeprefix(f"{SCOPE.root}/").split("/")[:2]
     return second if first.startswith("inc-") else first
 

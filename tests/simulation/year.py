@@ -40,6 +40,7 @@ from tests.simulation.months import (
     Loop,
     Observed,
     Prefix,
+    folder_of,
     live,
     plain_result,
     run,
@@ -77,7 +78,7 @@ class Form:
     """Mutants leave one of them out."""
 
 
-YEAR = Form(365, 12, 6, Load(runs=3, tasks=4, posts=12, facts=60, changes=2, reads=24), commits=2)
+YEAR = Form(365, 12, 6, Load(runs=2, tasks=4, posts=6, facts=120, changes=2, reads=24), commits=2)
 SHORT = Form(
     48,
     12,
@@ -98,6 +99,8 @@ class Month:
     requests: dict[str, float]
     """A day, by kind; those of backups included."""
     stored: dict[str, Prefix]
+    floors: Counter[str]
+    """Of the objects that are stored, by folder."""
     vault: Prefix
     vault_inodes: int
     backups: int
@@ -265,6 +268,7 @@ def _month(life: Life, vault: Observed, number: int, first: int, marks: list[Cou
         number=number,
         requests=requests,
         stored=days[-1].stored,
+        floors=Counter(folder_of(info.path) for info in life.store.infos() if "/floor/" in info.path),
         vault=kept,
         vault_inodes=kept.objects + len(vault.folders),
         backups=sum("/objects/" not in info.path for info in copies),

@@ -20,7 +20,7 @@ EXPIRING = (
 """Tables of which retention takes rows, within the year."""
 
 FOR_EVER = ("audit", "materializations", "version_status", "lineage_execution_days", "namespaces")
-FOLDERS = ("ledger", "packs", "state", "manifests", "iceberg", "floors", "data")
+FOLDERS = ("ledger", "packs", "state", "manifests", "iceberg", "data")
 FLAT = ("state", "manifests", "iceberg", "warehouse", "data")
 """Folders whose objects must not become more."""
 
@@ -53,12 +53,12 @@ def _flat(year: Year) -> list[Check]:
         return lambda month: month.requests.get(name, 0.0)
 
     def objects(name: str) -> Callable[[Month], float]:
-        return lambda month: month.stored[name].objects if name in month.stored else 0
+        return lambda month: month.stored[name].objects - month.floors[name] if name in month.stored else 0
 
     return [
         *(check(f"{name} a day", asked(name), slack=2.0) for name in REQUESTS),
         *(check(f"objects of {name}", objects(name), slack=10.0) for name in FLAT),
-        check("files and folders but for the log's", _inodes),
+        check("files and folders but for segments and floors", _inodes),
         check("files and folders of backups", lambda month: month.vault_inodes),
         check("bytes of a manifest", lambda month: month.manifest),
         check("rows of what expires", lambda month: sum(month.rows.get(name, 0) for name in EXPIRING)),
@@ -68,14 +68,14 @@ def _flat(year: Year) -> list[Check]:
 
 
 def _inodes(month: Month) -> float:
-    return month.inodes - month.stored["ledger"].objects
+    return month.inodes - month.floors.total() - month.stored["ledger"].objects + month.floors["ledger"]
 
 
 def _bounded(year: Year) -> list[Check]:
     """Loose segments are packed when enough have gathered, and collected within a day."""
     size, logs = year.form.packs, len(year.life.workspace.logs)
     most = logs * (size.keep + size.segments) + 2 * max(month.segments for month in year.months)
-    found = max(month.stored["ledger"].objects for month in year.months)
+    found = max(month.stored["ledger"].objects - month.floors["ledger"] for month in year.months)
     return [Check("bounded: segments that are not packed", found <= most, f"{found:,} of {most:,.0f}")]
 
 
@@ -98,7 +98,7 @@ def _linear(year: Year) -> list[Check]:
         check("bytes of the log", log),
         check("bytes of state", lambda month: month.stored["state"].bytes),
         check("bytes of backups", lambda month: month.vault.bytes),
-        check("floors, one a collection and sequence", lambda month: month.stored["floors"].objects),
+        check("floors, one a collection and sequence", lambda month: month.floors.total()),
         check("rows in memory", lambda month: month.memory),
     ]
 
@@ -129,6 +129,7 @@ def table_of(months: Sequence[Month]) -> str:
         ("month", lambda month: str(month.number)),
         *((f"{name} a day", _asked(name)) for name in REQUESTS),
         *((name, _stored(name)) for name in FOLDERS),
+        ("floors", lambda month: f"{month.floors.total():,}"),
         ("inodes", lambda month: f"{month.inodes:,}"),
         ("manifest", lambda month: _size(month.manifest)),
         ("layers", lambda month: f"{month.layers:,}"),
