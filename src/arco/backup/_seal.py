@@ -11,6 +11,7 @@ An incarnation that is damaged can be sealed too: nothing is folded for it.
 """
 
 import hashlib
+import math
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -27,8 +28,16 @@ from arco.storage import Sequence, Store, Tail, Won
 
 __all__ = ["Sealed", "end_manifests", "find_seal", "is_sealed", "seal_incarnation", "table_ids"]
 
+PATIENCE = 60.0
+"""Seconds for which a seal tries for the next number while somebody appends."""
+LOOKS = 12
+"""How many looks for the next segments are under way at once meanwhile."""
+AHEAD = 3
+"""For how many numbers they look."""
+LOOK_SECONDS = 0.002
+"""Seconds at most that each of them rests after it found nothing."""
 ROUNDS = 1_000
-"""How often a seal tries for the next number while somebody appends."""
+"""How often a seal tries for the next manifest: with the log at its end there is little left to publish."""
 
 
 @dataclass(frozen=True)
@@ -95,32 +104,77 @@ async def find_seal(store: Store, place: Place, runtime: Runtime) -> tuple[Heade
 async def _seal_log(store: Store, place: Place, runtime: Runtime, who: Who, known: int) -> Link:
     sequence = Sequence(store, Layout(place).ledger, runtime)
     tail = await _tail(store, sequence, place, runtime, known)
-    link = FIRST_LINK
-    data = await sequence.read_known(tail.number) if tail.number else None
-    for _ in range(ROUNDS):
+    ending = _Ending(sequence, place, runtime, who, tail)
+    await ending.follow(await sequence.read_known(tail.number) if tail.number else None)
+    if ending.last is None:
+        await in_parallel(runtime, range(LOOKS), ending.chase, limit=LOOKS)
+    if ending.last is None:
+        raise Unavailable(
+            f"others append to the log {place.log} faster than it can be sealed from here; "
+            "try again nearer to the store, or stop them"
+        )
+    return ending.last
+
+
+class _Ending:
+    """A log on its way to its seal.
+
+    An owner with work to do creates the next segment as soon as it knows of the last one. A seal can be as fast only if
+    it learns of that as soon. So several looks are under way at any time, for the next number and, since more come to
+    be while an answer is on its way, for those after it; and the look that finds one tries for the number after that
+    one while the others look on.
+    """
+
+    def __init__(self, sequence: Sequence, place: Place, runtime: Runtime, who: Who, tail: Tail) -> None:
+        self.last: Link | None = None  # the segment before the seal, once there is one
+        self._sequence = sequence
+        self._place = place
+        self._runtime = runtime
+        self._writer = f"seal:{who.operation}"
+        self._tail = tail
+        self._until = runtime.boottime() + PATIENCE
+
+    async def chase(self, look: int) -> None:
+        """Look for new segments and follow them, until the log is sealed or nobody believes in it any more."""
+        runtime = self._runtime
+        while self.last is None and runtime.boottime() < self._until:
+            tail, look = self._tail, look + 1
+            number = tail.number + 1 + look % AHEAD
+            try:
+                data = await self._sequence.read(number)
+                if data is None:
+                    await runtime.sleep(runtime.uniform(0.0, LOOK_SECONDS))
+                elif number > self._tail.number:
+                    self._tail = Tail(number, tail.proven)
+                    await self.follow(data)
+            except BaseException:
+                self._until = -math.inf  # the other looks end as well
+                raise
+
+    async def follow(self, data: bytes | None) -> None:
+        """Try for the number after the tail, given what the tail holds. If it is lost, somebody else's is there."""
+        tail, link = self._tail, FIRST_LINK
         if data is not None:
-            link, sealed = _last(data, tail.number, sequence.path(tail.number))
-            if sealed is not None:
-                return sealed
+            link, before = _last(data, tail.number, self._sequence.path(tail.number))
+            if before is not None:
+                self.last = before
+                return
         header = Header(
             format=FORMAT,
-            log=place.log,
+            log=self._place.log,
             number=tail.number + 1,
-            id=new_ulid(runtime, runtime),
+            id=new_ulid(self._runtime, self._runtime),
             previous=link.sha256,
-            incarnation=place.incarnation,
-            tenant=place.tenant,
-            workspace=place.workspace,
-            writer=f"seal:{who.operation}",
-            received=max(runtime.now(), link.received),
+            incarnation=self._place.incarnation,
+            tenant=self._place.tenant,
+            workspace=self._place.workspace,
+            writer=self._writer,
+            received=max(self._runtime.now(), link.received),
             folds={},
             seal=True,
         )
-        outcome = await sequence.create(tail, encode_segment(header, ()))
-        if isinstance(outcome, Won):
-            return link
-        data, tail = outcome.data, Tail(tail.number + 1, tail.proven)
-    raise Unavailable(f"others append to the log {place.log} faster than it can be sealed; stop them, or try again")
+        if isinstance(await self._sequence.create(tail, encode_segment(header, ())), Won):
+            self.last = link
 
 
 def _last(data: bytes, number: int, path: str) -> tuple[Link, Link | None]:
