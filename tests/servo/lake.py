@@ -99,9 +99,7 @@ class Lake:
         await self.workspace.decide("activity", ReleaseVersion(self.asset_id, version, "it is fine"), actor="ann")
 
     async def sync(self) -> None:
-        """Bring the table up to date, and wait until the log was told."""
         assert await self.assets.step() is None
-        await self.world.runtime.sleep(1.0)
 
     async def compact(self) -> Compaction:
         reader = self.workspace.handle(Role.READER)

@@ -3,7 +3,8 @@
     tables of the catalog and of the log -> newest pointer -> numbers after `recorded_through` -> events
 
 Nothing is listed. A number of a transaction counts once that is decided: committed, or `aborted`, which is told too, so
-that numbers have no gaps. Two reconcilers at once, or one beside the committer, tell a thing twice at worst.
+that numbers have no gaps. What this process is about to tell itself is left to its receipts, so that a pass may end
+before the log has it. Two reconcilers at once, or one beside another process's committer, tell a thing twice at worst.
 
 A pass asks the store once per table that this process knows and a few times for others. Passes that find nothing come
 less and less often, down to one an hour, and where there are no such tables nothing is asked. A table is not left to
