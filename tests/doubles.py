@@ -38,9 +38,13 @@ class _Jumping(selectors.SelectSelector):
 
 
 class _VirtualLoop(asyncio.SelectorEventLoop):
+    _clock_resolution: float
+
     def __init__(self) -> None:
         self._clock = _Jumping()
         super().__init__(self._clock)
+        # Asyncio's nanosecond is lost in the clock's digits after 194 days, and a timer that is due would never come.
+        self._clock_resolution = 1e-6
 
     def time(self) -> float:
         return self._clock.seconds
