@@ -56,6 +56,18 @@ def test_assets_are_listed_and_shown_as_they_are_deployed() -> None:
     assert missing.status_code == 404
 
 
+def test_assets_are_found_by_what_is_said_of_them() -> None:
+    async def work(world: World) -> list[list[str]]:
+        await deploy(world, Project((ORDERS, DAILY)))
+        found = []
+        for said in ("description ilike '%ORDERED%'", "tags['tier'] = 'gold'", "tags['tier'] = 'tin'"):
+            sql = f"select key from system.assets where {said}"
+            found.append([key for [key] in (await world.done("POST", "/query", {"sql": sql}))["rows"]])
+        return found
+
+    assert run_world(work) == [["sales.orders"], ["sales.orders"], []]
+
+
 def test_an_asset_is_found_by_the_key_it_had_before_and_keeps_what_was_made() -> None:
     async def work(world: World) -> tuple[Any, Any, Any, Any]:
         await deploy(world, Project((ORDERS, DAILY)))

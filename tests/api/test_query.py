@@ -5,6 +5,7 @@ from typing import Any
 import httpx
 import pytest
 
+from arco.core import derive_ulid
 from arco.storage import Role
 from tests.api.content import fill
 from tests.api.world import World, run_world
@@ -40,6 +41,62 @@ def test_data_of_tables_joins_with_what_the_system_knows() -> None:
         WHERE f.name = 'y'
     """
     assert _asked(sql).json()["rows"] == [[2, True]]
+
+
+USES = """
+    WITH RECURSIVE edges AS (
+        SELECT source_id, target_id, unnest(column_lineage.mappings) AS mapping FROM system.lineage_edges
+    ),
+    uses(id, name) AS (
+        SELECT '{id}', '{name}'
+        UNION
+        SELECT e.target_id, e.mapping.target_column.name FROM uses u JOIN edges e ON e.source_id = u.id
+        WHERE list_contains([source.name for source in e.mapping.source_columns], u.name)
+    )
+    SELECT id, name FROM uses WHERE id <> '{id}'
+"""
+"""All columns that are made of a column, however far away."""
+
+
+def _mapped(source: str, target: str, **columns: list[str]) -> dict[str, Any]:
+    """An edge with what each column of the target is made of."""
+    mappings = [
+        {"target_column": {"name": made}, "source_columns": [{"name": name} for name in read]}
+        for made, read in columns.items()
+    ]
+    lineage = {
+        "capture_method": "static_analysis",
+        "confidence": "high",
+        "confidence_reason": "sql_resolved",
+        "coverage": 1.0,
+        "mappings": mappings,
+    }
+    return {"source_id": source, "target_id": target, "column_lineage": lineage}
+
+
+def test_what_uses_a_column_is_one_query() -> None:
+    raw, sales, report, back = (derive_ulid(1_000_000_000_000, name) for name in ("raw", "sales", "report", "back"))
+    edges = [
+        _mapped(raw, sales, amount=["cents", "rate"], day=["at"]),
+        _mapped(sales, report, revenue=["amount"], days=["day"]),
+        _mapped(raw, report, share=["cents"]),
+        _mapped(report, back, revenue=["revenue"]),
+        _mapped(back, sales, amount=["revenue"]),
+    ]
+    data = {"run_id": "r", "task_id": "t", "started_at": 0, "completed_at": 1, "edges": edges}
+
+    async def work(world: World) -> Any:
+        await world.done("POST", "/events", {"events": [{"type": "LineageRecorded", "data": data}]})
+        return [
+            (await world.done("POST", "/query", {"sql": USES.format(id=raw, name=name)}))["rows"]
+            for name in ("cents", "at", "nothing")
+        ]
+
+    cents, at, nothing = run_world(work)
+    made = {(sales, "amount"), (report, "revenue"), (report, "share"), (back, "revenue")}
+    assert {tuple(row) for row in cents} == made
+    assert {tuple(row) for row in at} == {(sales, "day"), (report, "days")}
+    assert nothing == []
 
 
 def test_the_past_is_asked_with_a_point() -> None:

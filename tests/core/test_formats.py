@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from arco.core import Corrupt, Outdated, decode_document, format_in
+from arco.core import Corrupt, Outdated, decode_document, format_in, sha256_hex, with_checksum, without_checksum
 
 KNOWN = 3
 
@@ -54,3 +54,16 @@ def test_any_bytes_tell_a_format_or_none(data: bytes) -> None:
 def test_the_format_may_stand_within_another_object() -> None:
     assert format_in(b'{"header": {"format": 7}, "format": 1}', "header") == 7
     assert format_in(b'{"header": [7]}', "header") == 0
+
+
+@given(st.dictionaries(st.text(max_size=9), st.text(max_size=9), min_size=1, max_size=3), st.data())
+def test_no_other_bytes_have_the_checksum_of_a_document(document: dict[str, str], data: st.DataObject) -> None:
+    text = msgspec.json.encode(document)
+    stored = with_checksum(text)
+    assert msgspec.json.decode(stored) == {**document, "sha256": sha256_hex(text)}
+    assert without_checksum(stored) == text
+    at = data.draw(st.integers(0, len(stored) - 1))
+    bent = stored[:at] + bytes([stored[at] ^ data.draw(st.integers(1, 255))]) + stored[at + 1 :]
+    for other in (bent, stored[:at], stored[at + 1 :]):
+        with pytest.raises(msgspec.DecodeError, match="checksum"):
+            without_checksum(other)

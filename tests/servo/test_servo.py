@@ -5,8 +5,11 @@ import pytest
 from arco.assets import Retries
 from arco.catalog import Points, parse_as_of
 from arco.core import Conflict
+from arco.domains.deployments import ASSETS
+from arco.domains.execution import MATERIALIZATIONS
 from arco.domains.orchestration import RUNS, Outcome
 from arco.servo import WorkerId
+from arco.state import Table
 from tests.servo.world import ASKED, World, callback, chain, fan, project, run_world
 
 
@@ -174,3 +177,21 @@ def test_the_state_as_of_a_run_is_that_of_its_last_event() -> None:
         return row.state, str(later), len(await world.states(second))
 
     assert run_world(work, deployed=project(chain(2))) == ("SUCCEEDED", "None", 2)
+
+
+def test_what_is_deployed_and_what_a_run_made_is_published_within_five_seconds() -> None:
+    """Whoever asks the owner sees it at once. This is what those see who read published revisions, such as browsers."""
+
+    async def seen(world: World, log: str, table: Table, column: str) -> list[str]:
+        await world.runtime.sleep(5)
+        snapshot = await world.workspace.logs[log].snapshot()
+        return sorted((await snapshot.scan(table)).column(column).to_pylist())
+
+    async def work(world: World) -> tuple[list[str], list[str]]:
+        await world.deploy(project(chain(3)))
+        deployed = await seen(world, "catalog", ASSETS, "key")
+        await world.trigger()
+        await world.work_off()
+        return deployed, await seen(world, "activity", MATERIALIZATIONS, "asset_key")
+
+    assert run_world(work) == (list(chain(3)), list(chain(3)))

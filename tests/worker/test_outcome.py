@@ -1,9 +1,11 @@
-"""What a task tells of what it read: as much as there is room for, and what readers make of the rest."""
+"""What a task tells of how it ended and of what it read, and what becomes of that in the tables."""
 
 import re
 
 import pyarrow as pa
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from arco.assets import DataFormat, Dependency, Project
 from arco.core import MINUTE
@@ -16,8 +18,8 @@ from arco.state import new_event
 from arco.wire import VersionDetail
 from arco.worker import _outcome
 from arco.worker._masking import Mask
-from arco.worker._messages import Report, WrittenFile, WrittenOutput
-from arco.worker._outcome import Times, finished
+from arco.worker._messages import RaisedError, Report, WrittenFile, WrittenOutput
+from arco.worker._outcome import Times, failed, finished
 from tests.servo.projects import REGION, asset, project
 from tests.servo.world import WORKER, World, run_world
 
@@ -51,6 +53,32 @@ async def run_all(world: World) -> FinishTask:
         ends.append(told(world, claimed[0]))
         assert not (await world.servo.work.finish(ends[-1:], WORKER)).refused
     return ends[-1]
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.lists(st.booleans(), min_size=1, max_size=5))
+def test_an_asset_stands_as_its_last_run_ended(history: list[bool]) -> None:
+    """One run after the other, each of which went well or not. What readers get is the last that went well."""
+
+    async def work(world: World) -> None:
+        good = None
+        for number, is_well in enumerate(history):
+            await world.runtime.sleep(1)
+            run_id = await world.trigger("n.rate", mode=Mode.FORCE)
+            (envelope,) = await world.claim()
+            now = world.runtime.now()
+            error = RaisedError(("builtins.ValueError", "builtins.Exception"), f"it broke in {number}")
+            end = told(world, envelope) if is_well else failed(envelope, error, Times(now, now), None, Mask(()))
+            assert not (await world.servo.work.finish([end], WORKER)).refused
+            good = envelope.outputs[0].materialization_id if is_well else good
+            asset_id = envelope.outputs[0].asset_id
+            (part,) = await world.workspace.logs["activity"].replica.rows(PARTITIONS, asset_id)
+            assert (part.status, part.last_error) == (
+                ("complete", None) if is_well else ("failed", f"it broke in {number}")
+            )
+            assert (part.last_run_id, part.current_materialization_id) == (run_id, good)
+
+    run_world(work, deployed=PROJECT)
 
 
 async def current(world: World, asset_id: str) -> list[str]:

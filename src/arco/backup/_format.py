@@ -12,14 +12,13 @@ Content is named by its sha256 and by the backup that it was first copied on top
 The format is documented in docs/formats.md.
 """
 
-import hashlib
 from collections.abc import Iterable
 from typing import Any, TypeVar
 
 import msgspec
 import zstandard
 
-from arco.core import Corrupt, check_format, format_in
+from arco.core import Corrupt, check_format, format_in, with_checksum, without_checksum
 from arco.iceberg import Kind, Outcome
 from arco.log import Link
 
@@ -149,25 +148,17 @@ class Backup(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
         return sum(known.bytes for known in self.lists)
 
 
-_MARK = b',"sha256":"'
-_TRAILER = len(_MARK) + 64 + len(b'"}')
-
-
 def encode_backup(backup: Backup) -> bytes:
-    """JSON whose last field is the sha256 of the JSON without it, as in a manifest of state."""
-    text = msgspec.json.encode(backup)
-    return text[:-1] + _MARK + hashlib.sha256(text).hexdigest().encode() + b'"}'
+    """JSON with its checksum, as a manifest of state has one."""
+    return with_checksum(msgspec.json.encode(backup))
 
 
 def decode_backup(data: bytes, path: str) -> Backup:
-    text = data[:-_TRAILER] + b"}"
     check_format("backup", format_in(data), FORMAT, path)
-    if data[-_TRAILER:] != _MARK + hashlib.sha256(text).hexdigest().encode() + b'"}':
-        raise Corrupt(f"{path} is not a backup or was altered; use another backup", path=path)
     try:
-        return msgspec.json.decode(text, type=Backup)
+        return msgspec.json.decode(without_checksum(data), type=Backup)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        raise Corrupt(f"{path} is not a backup: {error}; use another backup", path=path) from error
+        raise Corrupt(f"{path} is not a backup or was altered: {error}; use another backup", path=path) from error
 
 
 def encode_list(entries: Iterable[msgspec.Struct]) -> bytes:

@@ -22,7 +22,7 @@ from arco.core._errors import (
     Unauthenticated,
     Unavailable,
 )
-from arco.core._formats import check_format, decode_document, format_in
+from arco.core._formats import check_format, decode_document, format_in, with_checksum, without_checksum
 from arco.core._histogram import Histogram
 from arco.core._ids import (
     AssetId,
@@ -153,4 +153,6 @@ __all__ = [
     "ulid_time",
     "ulid_to_uuid",
     "uuid_to_ulid",
+    "with_checksum",
+    "without_checksum",
 ]

@@ -13,7 +13,7 @@ import hashlib
 
 import msgspec
 
-from arco.core import Corrupt, check_format, format_in
+from arco.core import Corrupt, check_format, format_in, with_checksum, without_checksum
 from arco.log import FIRST_LINK, Link, Pack
 
 __all__ = [
@@ -146,32 +146,22 @@ class Manifest(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
 
 
 _decoder = msgspec.json.Decoder(Manifest)
-_MARK = b',"sha256":"'
-_TRAILER = len(_MARK) + 64 + len(b'"}')
 
 
 def encode_manifest(manifest: Manifest) -> bytes:
-    """JSON whose last field is the sha256 of the JSON without it: the head has no successor that vouches for it."""
-    text = msgspec.json.encode(manifest)
-    return text[:-1] + _MARK + hashlib.sha256(text).hexdigest().encode() + b'"}'
+    """JSON with its checksum: the head has no successor that vouches for it."""
+    return with_checksum(msgspec.json.encode(manifest))
 
 
 def decode_manifest(data: bytes, path: str) -> Manifest:
     """The manifest in an object; `Corrupt` if its bytes changed, `Outdated` if a newer program wrote it."""
     try:
-        manifest = _decoder.decode(_checked(data))
+        manifest = _decoder.decode(without_checksum(data))
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         check_format("manifest", format_in(data), FORMAT, path)
         raise Corrupt(f"{path} is not a manifest or was altered: {error}; run `arco doctor`", path=path) from error
     check_format("manifest", manifest.format, FORMAT, path)
     return manifest
-
-
-def _checked(data: bytes) -> bytes:
-    text = data[:-_TRAILER] + b"}"
-    if data[-_TRAILER:] != _MARK + hashlib.sha256(text).hexdigest().encode() + b'"}':
-        raise msgspec.DecodeError("its checksum does not fit")
-    return text
 
 
 def format_of(packs: tuple[Pack, ...]) -> int:
