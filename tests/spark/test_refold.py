@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from arco.core import Corrupt, LostObject, Outdated
 from arco.log import Blobs, Event, Place
 from arco.runtime import DEFINITIONS
+from arco.spark._runner import SEGMENTS_A_TASK, _routes
 from arco.state import Definition, Layout, RefoldJob
 from arco.storage import LocalStore, RequestCounts, Role, RoleStore, Scope, Sequence
 from tests.domains.orchestration.facts import claim, finish, plan_of, planned_apart, triggered
@@ -186,3 +187,10 @@ def test_an_executor_with_another_version_of_the_fold_is_refused(tmp_path: Path)
 
     with pytest.raises(Outdated, match="install the same arco"):
         asyncio.run(work())
+
+
+@given(size=st.integers(0, 1 << 36), segments=st.integers(1, 100_000), cores=st.integers(1, 64))
+def test_every_core_has_as_many_tasks_that_route(size: int, segments: int, cores: int) -> None:
+    tasks = _routes(size, segments, cores)
+    assert tasks == segments or (tasks < segments and tasks % cores == 0)
+    assert tasks * SEGMENTS_A_TASK >= segments

@@ -60,8 +60,8 @@ class Plain(msgspec.Struct, array_like=True, gc=False):
     step: int
     group: str
     positions: list[int]
-    events: bytes
-    """The items of a JSON array of events, one for each position."""
+    events: memoryview
+    """The items of a JSON array of events, one for each position. A view, so that opening a parcel copies none."""
 
 
 class Told(msgspec.Struct, array_like=True, gc=False):
@@ -164,9 +164,10 @@ class Report(msgspec.Struct, array_like=True):
     """Kind and text of what went wrong; there is nothing else then."""
 
 
-_encode = msgspec.msgpack.Encoder().encode
+_encoder = msgspec.msgpack.Encoder()
 _chunks = msgspec.msgpack.Decoder(Chunk)
 _reports = msgspec.msgpack.Decoder(Report)
+_decompressor = zstandard.ZstdDecompressor()
 _REPORT = -1
 
 
@@ -176,11 +177,11 @@ def partition_of(bucket: int, partitions: int) -> int:
 
 
 def open_parcel(parcel: Parcel) -> Chunk:
-    return _chunks.decode(zstandard.ZstdDecompressor().decompress(parcel[3]))
+    return _chunks.decode(_decompressor.decompress(parcel[3]))
 
 
 def report_parcel(report: Report, partitions: int) -> tuple[int, Parcel]:
-    return partitions, (_REPORT, 0, report.task, _encode(report))
+    return partitions, (_REPORT, 0, report.task, _encoder.encode(report))
 
 
 def read_report(parcel: Parcel) -> Report:
@@ -195,6 +196,8 @@ class Outbox:
         self._partitions = partitions
         self._chunks: dict[tuple[int, int], Chunk] = {}
         self._compressor = zstandard.ZstdCompressor(level=LEVEL)
+        self._buffer = bytearray()
+        """What is sent before it is compressed: parcel after parcel in the same memory."""
 
     def chunk(self, round: int, group: str) -> Chunk:
         return self.chunk_of(round, bucket_of(group))
@@ -213,8 +216,8 @@ class Outbox:
     def send(self, round: int, bucket: int, order: int) -> tuple[int, Parcel]:
         """What was gathered for a bucket, with the partition it goes to."""
         self.sent[round] = self.sent.get(round, 0) + 1
-        data = self._compressor.compress(_encode(self._chunks.pop((round, bucket))))
-        return partition_of(bucket, self._partitions), (round, bucket, order, data)
+        _encoder.encode_into(self._chunks.pop((round, bucket)), self._buffer)
+        return partition_of(bucket, self._partitions), (round, bucket, order, self._compressor.compress(self._buffer))
 
     def carry(self, parcels: Iterable[Parcel]) -> Iterator[tuple[int, Parcel]]:
         """Parcels of later rounds, as they are."""

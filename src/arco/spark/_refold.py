@@ -157,8 +157,8 @@ class _Fold:
                 self._batch.audited = {position: {} for position in positions}
             if name in plain:
                 # One group at a time, from its bytes to its rows: what it consists of never leaves the cache.
-                mine += self._decode(plain.pop(name), received)
-                mine.sort(key=_by_position)
+                events = self._decode(plain.pop(name), received)
+                mine = sorted(mine + events, key=_by_position) if mine else events
             if name in changed:
                 mine = self._with_changes(mine, changed.pop(name))
             self._batch.run_group(step.stage, step.domain.name, group, mine)
@@ -166,7 +166,8 @@ class _Fold:
 
     def _decode(self, plain: list[Plain], received: dict[int, int]) -> list[Input]:
         """The events that one group sees as a whole."""
-        text = b"[%b]" % b",".join([found.events for found in plain])
+        pieces = [piece for found in plain for piece in (b",", found.events)]
+        text = b"".join([b"[", *pieces[1:], b"]"])
         positions = list(chain.from_iterable([found.positions for found in plain]))
         times = [received[number] for number in map(number_of, positions)]
         events = self._course.typed.events(text)

@@ -300,7 +300,7 @@ class _Router:
             chunk.received = self._received
             for step_number, group in names:
                 positions, texts = self._lists[step_number].pop(group)
-                chunk.plain.append(Plain(step_number, group, positions, b",".join(texts)))
+                chunk.plain.append(Plain(step_number, group, positions, memoryview(b",".join(texts))))
             sent.append(self.outbox.send(round, bucket, number))
         sent += self.outbox.flush(number)
         self._received, self.size = {}, 0

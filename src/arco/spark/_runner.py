@@ -144,7 +144,7 @@ class SparkRunner:
         cores = context.defaultParallelism
         partitions = _partitions(size, cores)
         first, count = base.link.number, job.through - base.link.number
-        tasks = min(count, max(4 * cores, size // ROUTE_BYTES, -(-count // SEGMENTS_A_TASK)))
+        tasks = _routes(size, count, cores)
         ends = [first + count * task // tasks for task in range(tasks + 1)]
         ranges = [(task, ends[task] + 1, ends[task + 1]) for task in range(tasks)]
         versions = tuple(sorted(job.definition.versions.items()))
@@ -223,6 +223,12 @@ def _fold(
     if partition == assignment.partitions:
         return []  # reports, which the driver has read
     return fold_round(assignment, turn, retention, partition, (parcel for _, parcel in parcels))
+
+
+def _routes(size: int, segments: int, cores: int) -> int:
+    """Tasks that route: as many for each core, else all wait for those that have one more."""
+    wanted = max(4 * cores, size // ROUTE_BYTES, -(-segments // SEGMENTS_A_TASK))
+    return min(segments, -(-wanted // cores) * cores)
 
 
 def _partitions(size: int, cores: int) -> int:
