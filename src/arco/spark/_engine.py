@@ -29,10 +29,10 @@ if TYPE_CHECKING:
 
 __all__ = ["ChoosingRunner", "CompactionEngine", "master_for", "missing_for_spark", "require_spark", "spark_sessions"]
 
-SPARK_FROM_EVENTS = 800_000
+SPARK_FROM_EVENTS = 400_000
 """A log of fewer events is folded faster here (docs/measurements.md)."""
 
-SPARK_FROM_ROWS = 2_300_000
+SPARK_FROM_ROWS = 1_400_000
 """A table of fewer rows is merged faster here."""
 
 SAMPLES = 8
