@@ -414,6 +414,7 @@ def test_what_a_backup_writes_does_not_grow_with_the_log(monkeypatch: pytest.Mon
 
     async def main(house: House, process: Process, store: Store) -> None:
         monkeypatch.setattr("arco.backup._take.LIST_CHUNKS", 3)
+        monkeypatch.setattr("arco.backup._take.CHUNK_BYTES", 1)
         for number in range(10):
             await process.decide(CreateNamespace((f"n{number}",)))
             await back_up(process, store)
@@ -421,15 +422,48 @@ def test_what_a_backup_writes_does_not_grow_with_the_log(monkeypatch: pytest.Mon
         vault = vault_of(counted, house.runtime)
         backups = await vault.backups()
         lists = backups[-1].lists_of("ledger", "catalog")
-        assert [one.count for one in lists] == [3, 3, 3, 1]
-        assert lists[:3] == backups[-2].lists_of("ledger", "catalog")
-        assert len(await vault.chunks(backups[-1], "catalog")) == 10
+        assert {one.count for one in lists[:-1]} == {3}
+        full = backups[-2].lists_of("ledger", "catalog")[:-1]
+        assert lists[: len(full)] == full
+        assert len(full) >= 3
         counted.calls.clear()
         await prune(vault, house.runtime, keep=30 * DAY, dry_run=True)
         read = [path for operation, path in counted.calls if operation == "get" and "/objects/" in path]
         assert len(read) == len(set(read))
         findings = await verify_backup(vault, backups[-1], DEFINITIONS, refold=True)
         assert not [one for one in findings if one.level == "error"], findings
+
+    in_vault(main)
+
+
+def test_how_many_objects_hold_the_log_goes_by_its_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Small chunks are joined when a list of them is full, and the old ones go with the backups that name them."""
+
+    async def main(house: House, process: Process, store: Store) -> None:
+        monkeypatch.setattr("arco.backup._take.LIST_CHUNKS", 5)
+        vault = vault_of(store, house.runtime)
+        for number in range(40):
+            await process.decide(CreateNamespace((f"n{number}",)))
+            await back_up(process, store)
+            await house.runtime.sleep(6 * 3600)
+            await prune(vault, house.runtime, keep=DAY)
+            backups = await vault.backups()
+            held = [await vault.chunks(backup, "catalog") for backup in backups]
+            for chunks in held:
+                assert [chunk.first for chunk in chunks[1:]] == [chunk.last + 1 for chunk in chunks[:-1]]
+            assert len({chunk.content for chunks in held for chunk in chunks}) <= 2 * 5 + 1
+        findings = await verify_backup(vault, backups[-1], DEFINITIONS, refold=True)
+        assert not [one for one in findings if one.level == "error"], findings
+        fresh = MemoryStore()
+        await put_back(house, store, into=fresh)
+        again = await open_again(house, fresh)
+        assert different(await digests(process.workspace), await digests(again.workspace)) <= AUDITS | {
+            "catalog.pins",
+            "activity.pins",
+            "catalog.operations",
+            "activity.operations",
+        }
+        await check_healthy(again)
 
     in_vault(main)
 

@@ -7,7 +7,7 @@ last create, and whoever runs it again after a crash finds what was copied alrea
 """
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TypeVar
@@ -20,6 +20,7 @@ from arco.backup._format import (
     Entry,
     Listing,
     LogCopy,
+    decode_chunk,
     decode_list,
     encode_backup,
     encode_chunk,
@@ -53,9 +54,10 @@ ORDER = ("activity", "catalog")
 CHUNK_BYTES = 16 << 20
 PIN_LIFE = 3 * DAY
 """How long the pins of a backup last that was killed."""
-LIST_CHUNKS = 256
+LIST_CHUNKS = 64
 """Chunks of a list at most. Every backup adds one, and writes the list anew that is not full: what it writes must not
-grow with the age of the log."""
+grow with the age of the log. A list that would be full has its small chunks joined, so that how many objects hold the
+log goes by its size, and not by how often it was backed up."""
 ATTEMPTS = 8
 
 T = TypeVar("T", Chunk, Entry)
@@ -205,8 +207,27 @@ class _Taking:
         if link != manifest.link:
             raise Corrupt(f"the log {log} is not the one revision {manifest.number} was folded from; run `arco doctor`")
         stored = await self.put(encode_manifest(manifest))
-        lists = await self._append("ledger", log, chunks, self.same, Chunk)
+        lists = await self._append("ledger", log, chunks, self.same, Chunk, LIST_CHUNKS, self._joined)
         return LogCopy(link, manifest.watermark, manifest.number, stored), lists
+
+    async def _joined(self, chunks: list[Chunk]) -> list[Chunk]:
+        """The same segments in fewer chunks, none of them larger than one that a single backup writes."""
+        runs: list[list[Chunk]] = []
+        room = 0
+        for chunk in chunks:
+            room -= chunk.content.size
+            if room < 0:
+                runs.append([])
+                room = CHUNK_BYTES - chunk.content.size
+            runs[-1].append(chunk)
+        return [run[0] if len(run) == 1 else await self._join(run) for run in runs]
+
+    async def _join(self, run: list[Chunk]) -> Chunk:
+        segments: list[bytes] = []
+        for chunk in run:
+            segments += decode_chunk(await self.vault.get(chunk.content), self.vault.path(chunk.content))
+        content = await self.put(encode_chunk(segments))
+        return Chunk(run[0].first, run[-1].last, run[-1].received, content)
 
     async def _blob(self, sha256: str, known: dict[str, Entry]) -> None:
         path = Blobs.path(sha256)
@@ -327,17 +348,27 @@ class _Taking:
 
     async def _grown(self, kind: str, new: dict[str, Entry]) -> list[Listing]:
         """Of the same incarnation what is new is put to what was there; another one may have lost some of that."""
-        return await self._append(kind, "", [new[path] for path in sorted(new)], self.same, Entry)
+        return await self._append(kind, "", [new[path] for path in sorted(new)], self.same, Entry, LIST_ENTRIES)
 
-    async def _append(self, kind: str, name: str, new: list[T], previous: Backup | None, of: type[T]) -> list[Listing]:
+    async def _append(
+        self,
+        kind: str,
+        name: str,
+        new: list[T],
+        previous: Backup | None,
+        of: type[T],
+        most: int,
+        shorten: Callable[[list[T]], Awaitable[list[T]]] | None = None,
+    ) -> list[Listing]:
         """The lists of the previous backup and what is new; full ones are named again as they are."""
         lists = previous.lists_of(kind, name) if previous is not None else []
         if not new:
             return lists
-        most = LIST_CHUNKS if of is Chunk else LIST_ENTRIES
         if lists and lists[-1].count < most:
             content = lists.pop().content
             new = decode_list(await self.vault.get(content), of, self.vault.path(content)) + new
+        if shorten is not None and len(new) >= most:
+            new = await shorten(new)
         for at in range(0, len(new), most):
             part = new[at : at + most]
             size = sum(entry.content.size for entry in part)
