@@ -426,6 +426,9 @@ def test_what_a_backup_writes_does_not_grow_with_the_log(monkeypatch: pytest.Mon
         full = backups[-2].lists_of("ledger", "catalog")[:-1]
         assert lists[: len(full)] == full
         assert len(full) >= 3
+        chunks = await vault.chunks(backups[-1], "catalog")
+        assert [(chunk.first, chunk.last) for chunk in chunks] == [(n, n) for n in range(1, len(chunks) + 1)]
+        assert chunks[-1].last == backups[-1].logs["catalog"].link.number
         counted.calls.clear()
         await prune(vault, house.runtime, keep=30 * DAY, dry_run=True)
         read = [path for operation, path in counted.calls if operation == "get" and "/objects/" in path]
