@@ -2,7 +2,9 @@
 
 import asyncio
 import json
+import time
 from collections.abc import Collection
+from pathlib import Path
 from typing import Any
 
 import duckdb
@@ -12,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from arco.catalog._sql import MAX_SQL, Limits, QueryResult, Sandbox, run_sql
+from arco.catalog._sql_process import QueryProcess
 from arco.catalog._sql_relation import Relation, SqlView, near_names, select_columns
 from arco.catalog._sql_worker import _date
 from arco.core import ArcoError, Invalid, NotFound, Refused, TooLarge, Unavailable
@@ -288,7 +291,9 @@ def test_moderate_depth_works() -> None:
     assert rows("SELECT " + "1+" * 150 + "1") == [[151]]
 
 
-def test_a_sandbox_serves_many_and_keeps_a_spare() -> None:
+def test_a_sandbox_serves_many_and_keeps_a_spare(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("arco.catalog._sql.WAIT_SECONDS", 120)  # processes start slowly on a busy machine
+
     async def serve() -> list[QueryResult]:
         sandbox = Sandbox(AsyncRuntime(), spares=1, slots=2)
         try:
@@ -298,6 +303,36 @@ def test_a_sandbox_serves_many_and_keeps_a_spare() -> None:
             await sandbox.close()
 
     assert [found.rows for found in asyncio.run(serve())] == [[[i]] for i in range(7)]
+
+
+def test_a_process_that_starts_slowly_takes_nothing_of_the_time_of_its_query(monkeypatch: pytest.MonkeyPatch) -> None:
+    ready = QueryProcess.ready
+
+    def slow(process: QueryProcess) -> None:
+        time.sleep(2.5)
+        ready(process)
+
+    monkeypatch.setattr(QueryProcess, "ready", slow)
+    found = query("SELECT 1", Limits(max_seconds=2.0))
+    assert found.rows == [[1]]
+    assert found.elapsed < 2.0
+    monkeypatch.setattr("arco.catalog._sql.START_SECONDS", 0.1)
+    error = refusal("SELECT 1")
+    assert isinstance(error, Unavailable)
+    assert "ready within" in error.message
+
+
+@pytest.mark.parametrize(("end", "told"), [("exit 3", "installed"), ("kill -9 $$", "killed")])
+def test_a_process_that_cannot_start_is_told_of(
+    end: str, told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    python = tmp_path / "python"
+    python.write_text(f"#!/bin/sh\n{end}\n")
+    python.chmod(0o755)
+    monkeypatch.setattr("sys.executable", str(python))
+    error = refusal("SELECT 1")
+    assert isinstance(error, Unavailable)
+    assert told in error.message
 
 
 def test_a_query_that_gets_no_process_is_told_to_come_back_and_one_that_waited_has_its_whole_time(

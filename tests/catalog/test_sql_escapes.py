@@ -194,6 +194,7 @@ def test_the_engine_knows_no_variables_and_takes_no_settings(sql: str, connectio
 def test_the_process_refuses_what_was_let_through(sql: str, file: Path) -> None:
     process = QueryProcess()
     try:
+        process.ready()
         tree = process.parse(sql.format(file=file, folder=file.parent), 128 << 20, 10.0)
         request = {"ast": json.dumps(tree), "prefix": "", "schemas": [], "views": [], "rows": 10, "bytes": 1_000}
         answer = process.start(request, {})
@@ -203,7 +204,8 @@ def test_the_process_refuses_what_was_let_through(sql: str, file: Path) -> None:
         process.close()
 
 
-def test_what_is_refused_is_refused_from_end_to_end(file: Path) -> None:
+def test_what_is_refused_is_refused_from_end_to_end(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("arco.catalog._sql.WAIT_SECONDS", 120)  # each one starts a process, and most wait for others
     texts = [
         READS[0],
         READS[10],
@@ -321,8 +323,10 @@ def test_a_cancelled_query_leaves_no_process() -> None:
         sandbox = Sandbox(AsyncRuntime(), spares=0)
         endless = "SELECT sum(a.range) FROM range(1000000) a, range(1000000) b"
         task = asyncio.create_task(sandbox.run(endless, nothing, Limits()))
-        await asyncio.sleep(1.0)
-        running = children()
+        async with asyncio.timeout(GRACE):
+            while (running := children()) == before:
+                await asyncio.sleep(0.05)
+        await asyncio.sleep(1.0)  # most often it runs the query by then
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
@@ -345,6 +349,7 @@ def test_the_process_knows_nothing_of_ours(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setenv("AN_ENVIRONMENT_SECRET", SECRET)
     process = QueryProcess()
     try:
+        process.ready()
         process.parse("SELECT 1", 128 << 20, 5.0)
         pid = process._process.pid
         assert SECRET.encode() not in Path(f"/proc/{pid}/environ").read_bytes()
@@ -361,6 +366,7 @@ def test_the_process_knows_nothing_of_ours(monkeypatch: pytest.MonkeyPatch) -> N
 def test_a_dead_process_is_noticed() -> None:
     process = QueryProcess()
     try:
+        process.ready()
         process._process.kill()
         with pytest.raises(ProcessEnded):
             process.parse("SELECT 1", 128 << 20, 5.0)
@@ -371,6 +377,7 @@ def test_a_dead_process_is_noticed() -> None:
 def test_an_orphaned_process_ends_by_itself() -> None:
     process = QueryProcess()
     assert process._process.stdin is not None
+    process.ready()
     process._process.stdin.close()
     try:
         assert process._process.wait(timeout=10) == 0

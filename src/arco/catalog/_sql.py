@@ -3,8 +3,8 @@
     text -> parser (in a process of its own) -> names -> resolver -> relations, loaded -> the same process -> rows
 
 The resolver turns the parts of a name into a relation (`_sql_relation`); nothing else is reachable: the process has no
-files, no network and no variables of ours, and everything in it is thrown away with it. The time limit covers waiting,
-loading and running, and ends by killing the process (`_sql_process` says why).
+files, no network and no variables of ours, and everything in it is thrown away with it. The time limit covers
+loading and running, not waiting for the process, and ends by killing it (`_sql_process` says why).
 """
 
 import json
@@ -80,6 +80,9 @@ async def run_sql(sql: str, resolve: Resolver, limits: Limits, runtime: Runtime)
 WAIT_SECONDS = 10
 """How long a query waits for a process while others run."""
 
+START_SECONDS = 30
+"""How long a process may take until it is ready. A busy machine is not the fault of the query, so it has its own."""
+
 
 class Sandbox:
     """Runs queries, each in a process that is used once. `spares` processes wait ready, at most `slots` work."""
@@ -106,14 +109,7 @@ class Sandbox:
         except TimeoutError:
             raise Unavailable("all processes for queries are busy; try again", retry_after=WAIT_SECONDS) from None
         try:
-            started = self._runtime.boottime()
-            return await self._runtime.timeout(limits.max_seconds, self._run(sql, resolve, limits, started))
-        except TimeoutError:
-            raise Refused(
-                f"the query took longer than {limits.max_seconds:g} s and was stopped; read less (fewer tables, a "
-                "narrower WHERE, a LIMIT inside), or ask for a longer time limit",
-                max_seconds=limits.max_seconds,
-            ) from None
+            return await self._run(sql, resolve, limits)
         finally:
             self._slots.give()
             if self._spares and (self._filling is None or self._filling.done()):
@@ -128,10 +124,18 @@ class Sandbox:
         for process in idle:
             await self._runtime.offload(process.close)
 
-    async def _run(self, sql: str, resolve: Resolver, limits: Limits, started: float) -> QueryResult:
+    async def _run(self, sql: str, resolve: Resolver, limits: Limits) -> QueryResult:
         process = await self._take_process()
         try:
-            return await _Run(process, self._runtime, resolve, limits, started).answer(sql)
+            await self._wait_until_ready(process)
+            run = _Run(process, self._runtime, resolve, limits, self._runtime.boottime())
+            return await self._runtime.timeout(limits.max_seconds, run.answer(sql))
+        except TimeoutError:
+            raise Refused(
+                f"the query took longer than {limits.max_seconds:g} s and was stopped; read less (fewer tables, a "
+                "narrower WHERE, a LIMIT inside), or ask for a longer time limit",
+                max_seconds=limits.max_seconds,
+            ) from None
         except ProcessEnded:
             raise _too_much_memory(limits) from None
         finally:
@@ -145,6 +149,16 @@ class Sandbox:
                 return process
             await self._runtime.offload(process.close)
         return await self._start_process()
+
+    async def _wait_until_ready(self, process: QueryProcess) -> None:
+        try:
+            await self._runtime.timeout(START_SECONDS, self._runtime.offload(process.ready))
+        except TimeoutError:
+            raise Unavailable(f"no process for the query was ready within {START_SECONDS} s; try again") from None
+        except ProcessEnded:
+            if await self._runtime.offload(process.exit_code) > 0:  # not killed: it could not even start
+                raise Unavailable("no query can be run here; check that duckdb and pyarrow are installed") from None
+            raise Unavailable("the process for the query was killed before it was ready; try again") from None
 
     async def _start_process(self) -> QueryProcess:
         """A new process. Who is cancelled meanwhile must not leave one behind, whichever side notices first."""
@@ -207,10 +221,6 @@ class _Run:
             if tree["error"]:
                 raise _syntax_error(tree, sql, len(sql.encode()) - len(text.encode()))
             return tree, inspect_tree(tree)
-        except ProcessEnded:
-            if self._process.exit_code() > 0:  # not killed: it could not even start
-                raise Unavailable("no query can be run here; check that duckdb and pyarrow are installed") from None
-            raise
         except RecursionError:
             raise Invalid("the query is nested too deeply; write it with fewer levels, or with WITH") from None
 

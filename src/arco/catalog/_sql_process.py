@@ -56,6 +56,10 @@ class QueryProcess:
         """How it ended, negative if it was killed; waits for the end."""
         return self._process.wait()
 
+    def ready(self) -> None:
+        """Wait until it takes a query: it loads its libraries first, which takes seconds on a busy machine."""
+        self._receive()
+
     def parse(self, sql: str, memory: int, seconds: float) -> Any:
         """The syntax tree of a text, or the error in the same shape."""
         self._send({"sql": sql, "memory": memory, "seconds": seconds})

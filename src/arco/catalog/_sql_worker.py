@@ -3,6 +3,7 @@
 It imports nothing of Arco, has no environment, and once it has connected it can open no file: DuckDB is told so, and
 the operating system too. Frames go both ways: eight bytes of length, then JSON.
 
+                                                  -> {"ready"}, once everything is loaded
     <- {"sql", "memory", "seconds"}               -> what `json_serialize_sql` makes of the text
     <- {"ast", "prefix", "schemas", "views", "inputs", "rows", "bytes"}, then an Arrow stream for each input
                                                   -> {"columns"}, {"rows"} again and again, {"end", "truncated"}
@@ -53,6 +54,7 @@ def main() -> None:
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # whatever a library prints must not mix with the answers
     connection = connect()
+    send(answers, {"ready": True})
     first = receive(requests)
     if first is None:
         return
