@@ -98,14 +98,17 @@ class DriverPool:
         return driver
 
     async def release(self, driver: WarmDriver, unfit: str = "") -> None:
-        """Take a driver back; with a reason it is ended. The least used ones make room."""
+        """Take a driver back; with a reason it is ended. The least used ones of its engine make room: Spark takes long
+        to start, and a light task between two of its own must not cost that."""
         self._busy.discard(driver)
         if unfit or not driver.process.alive:
             await self._end(driver, unfit or "it is dead")
             return
         self._warm.append(driver)
-        while len(self._warm) > self._size:
-            await self._end(self._warm.pop(0), "others are used more")
+        alike = [known for known in self._warm if known.engine is driver.engine]
+        for old in alike[: -self._size]:
+            self._warm.remove(old)
+            await self._end(old, "others are used more")
 
     async def close(self) -> None:
         for driver in [*self._busy, *self._warm]:
