@@ -52,7 +52,7 @@ def environment(name: str) -> Path:
         folder.parent.mkdir(exist_ok=True)
         shutil.rmtree(folder, ignore_errors=True)
         subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True)
-        pip = [str(python), "-m", "pip", "install", "-q", "--disable-pip-version-check"]
+        pip = [str(python), "-m", "pip", "install", "-q", "--disable-pip-version-check", "--retries", "10"]
         subprocess.run([*pip, "--no-deps", "--require-hashes", "-r", str(lock)], check=True)
         stamp.touch()
     return python
