@@ -207,6 +207,16 @@ def check(folder: Path, table: Any, where: Any) -> None:
     assert needed <= ours, "a file was left out that has a matching row"
     assert planned(metadata, {"filter": newer(document)}) == ours, "the two notations mean the same"
     event(f"left out: {sum(map(len, manifests)) > len(ours)}")
-    if named <= EXACT:
-        theirs = {task.file.file_path for task in StaticTable.from_metadata(metadata["path"]).scan(where).plan_files()}
+    theirs = planned_by_pyiceberg(metadata, where) if named <= EXACT else None
+    if theirs is not None:
         assert ours <= theirs, "a file was kept that PyIceberg leaves out"
+
+
+def planned_by_pyiceberg(metadata: dict[str, Any], where: Any) -> set[str] | None:
+    """None where PyIceberg 0.12 cannot tell: it compares the null of a partition with a value."""
+    try:
+        return {task.file.file_path for task in StaticTable.from_metadata(metadata["path"]).scan(where).plan_files()}
+    except TypeError as error:
+        if "'NoneType'" not in str(error):
+            raise
+        return None
