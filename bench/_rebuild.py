@@ -47,6 +47,8 @@ SMALL = 10_000
 """Events of the log that warms Spark up."""
 BUDGET = 150_000
 """Events a second on two cores."""
+RUNS = 3
+"""Of the large log on two cores. The fastest counts: whatever else a machine does, or its host, only adds to it."""
 AT = 1_750_000_000_000_000
 
 Figures = dict[str, float]
@@ -67,8 +69,8 @@ async def measure_rebuild(folder: Path, runtime: AsyncRuntime, quick: bool) -> l
     lines.append(Line(SECTION, "start of Spark and its first job", f"{found[-1][1]['start']:.1f} s"))
     lines += _threshold("seconds", "events", "a rebuild", SPARK_FROM_EVENTS, found)
     lines += _threshold("merge", "rows", "a merge", SPARK_FROM_ROWS, found)
-    for cores in (2, 1):
-        lines += _large(folder, large, cores)
+    lines += _large(folder, large, 2, 1 if quick else RUNS)
+    lines += _large(folder, large, 1, 1)
     return lines
 
 
@@ -116,8 +118,10 @@ def _threshold(what: str, unit: str, name: str, threshold: int, found: Sequence[
     return [Line(SECTION, title, f"{crossing:,.0f} {unit}", told, ratio, "0.5 to 2", 0.5 <= ratio <= 2)]
 
 
-def _large(folder: Path, events: int, cores: int) -> list[Line]:
-    found = _figures(folder, events, "spark", cores)
+def _large(folder: Path, events: int, cores: int, runs: int) -> list[Line]:
+    every = [_figures(folder, events, "spark", cores) for _ in range(runs)]
+    found = min(every, key=lambda figures: figures["seconds"])
+    times = ", ".join(f"{figures['seconds']:.1f}" for figures in every)
     rate = events / found["seconds"]
     budget = (f"≥ {BUDGET:,}/s", rate >= BUDGET) if cores == 2 else ("", None)
     name = f"{events:,} events, Spark on {cores} core{'s' * (cores > 1)}"
@@ -125,7 +129,7 @@ def _large(folder: Path, events: int, cores: int) -> list[Line]:
     python, java = (found[kind] * 1e6 / events for kind in ("python", "java"))
     busy = (found["python"] + found["java"]) / found["seconds"]
     return [
-        Line(SECTION, name, f"{rate:,.0f} events/s", f"{found['seconds']:.1f} s", None, *budget),
+        Line(SECTION, name, f"{rate:,.0f} events/s", f"{times} s", None, *budget),
         Line(SECTION, "  with the start of Spark", f"{events / whole:,.0f} events/s", f"{whole:.1f} s"),
         Line(SECTION, "  processor time of an event", f"{python + java:.1f} µs", f"{java:.1f} of it in Java"),
         Line(SECTION, "  cores that worked", f"{busy:.2f}", f"of {cores}", busy / cores),

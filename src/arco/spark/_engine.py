@@ -46,10 +46,12 @@ _CONF: Final = {
     "spark.shuffle.compress": "false",
     "spark.shuffle.spill.compress": "false",
     # Processes of executors keep the memory they freed, that of Arrow included: they need it again at once, and a page
-    # that comes new from the system is zeroed and mapped first (docs/measurements.md).
+    # that comes new from the system is zeroed and mapped first, and costs less if it is a large one
+    # (docs/measurements.md).
     "spark.executorEnv.MALLOC_TRIM_THRESHOLD_": str(1 << 30),
     "spark.executorEnv.MALLOC_MMAP_THRESHOLD_": str(32 << 20),
     "spark.executorEnv.ARROW_DEFAULT_MEMORY_POOL": "system",
+    "spark.executorEnv.GLIBC_TUNABLES": "glibc.malloc.hugetlb=1",
     # Java only passes parcels on: what its second compiler and parallel collector take, Python lacks.
     "spark.driver.extraJavaOptions": _JAVA,
     "spark.executor.extraJavaOptions": _JAVA,
