@@ -22,13 +22,11 @@ class Clients:
     """Key by name of the table."""
     unsettled: dict[str, str] = field(default_factory=dict)
     stop: Event = field(default_factory=Event)
-    pause: float = 0.0
-    """Seconds between two writes of a client."""
 
     def run(self, client: int) -> None:
         at = client
         for number in itertools.count():
-            if self.stop.wait(self.pause):
+            if self.stop.is_set():
                 return
             name, key = f"sales.t{client}_{number}", new_key()
             try:

@@ -12,15 +12,15 @@ import zstandard
 
 from arco.backup import Erased, Selection, bury, erase, plan_erasure, prune
 from arco.backup._survey import Editing
-from arco.core import Conflict, NotFound, Refused, Superseded
+from arco.core import Conflict, Corrupt, NotFound, Outdated, Refused, Superseded
 from arco.domains.catalog import CreateNamespace, CreateTable, Ref, UpdateTable
 from arco.domains.execution import MATERIALIZATIONS
 from arco.log import FIRST_LINK, Blobs, Place, position_of, read_log
 from arco.runtime import DEFINITIONS, Incarnation, open_incarnation, read_incarnations
 from arco.state import AUDIT, ERASURES, Revisions, open_ledger
 from arco.storage import MIN_AGE, MemoryStore, RequestCounts, Role, RoleStore, Store, Tail
-from tests.backup.test_restore import SET, check_healthy, colour
-from tests.backup.world import Crash, Dying, back_up, open_again, paths, put_back, vault_of
+from tests.backup.test_restore import KINDS, SET, check_healthy, colour
+from tests.backup.world import Crash, Dying, back_up, newer_format, newest_of, open_again, paths, put_back, vault_of
 from tests.iceberg.house import House, Process, commit_of, in_house
 from tests.runtime.world import SCOPE, made
 
@@ -264,6 +264,41 @@ def test_what_would_break_the_rest_is_refused_and_nothing_happens() -> None:
             with pytest.raises(NotFound):
                 await plan_erasure(house.objects, SCOPE, house.runtime, selection, REASON)
         assert await paths(house.objects) == before
+        await process.decide(CreateNamespace(("still",)))
+
+    in_dated_house(main)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_a_newer_program_wrote_is_not_sealed_by_halves(kind: str) -> None:
+    async def main(house: House, process: Process) -> None:
+        await fill(house, process)
+        path = await newest_of(house, process, kind)
+        data = await house.objects.get(path)
+        before = await paths(house.objects)
+        await house.objects.put(path, newer_format(data), only_if_absent=False)
+        with pytest.raises(Outdated, match=r"upgrade arco\. Nothing was changed"):
+            await erased(house, Selection(texts=(MARK,)))
+        assert await paths(house.objects) == before
+        await house.objects.put(path, data, only_if_absent=False)
+        await process.decide(CreateNamespace(("still",)))
+
+    in_dated_house(main)
+
+
+def test_a_damaged_pointer_is_found_before_anything_is_sealed() -> None:
+    """It need not be the newest one: all of them are copied."""
+
+    async def main(house: House, process: Process) -> None:
+        await fill(house, process)
+        path = sorted(path for path in await paths(house.objects) if "/iceberg/pointers/" in path)[0]
+        data = await house.objects.get(path)
+        before = await paths(house.objects)
+        await house.objects.put(path, data[: len(data) // 2], only_if_absent=False)
+        with pytest.raises(Corrupt, match=path.rsplit("/", 1)[1]):
+            await erased(house, Selection(texts=(MARK,)))
+        assert await paths(house.objects) == before
+        await house.objects.put(path, data, only_if_absent=False)
         await process.decide(CreateNamespace(("still",)))
 
     in_dated_house(main)

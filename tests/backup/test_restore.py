@@ -2,12 +2,12 @@
 
 import pytest
 
-from arco.backup import Moment, prune, verify_backup
+from arco.backup import Moment, plan_restore, prune, verify_backup
 from arco.backup._format import encode_backup
-from arco.core import DAY, Corrupt, Invalid, NotFound, Refused, Superseded
+from arco.core import DAY, ArcoError, Corrupt, Invalid, NotFound, Outdated, Refused, Superseded, format_time
 from arco.domains.catalog import CreateNamespace
 from arco.domains.execution import MATERIALIZATIONS
-from arco.log import position_of
+from arco.log import decode_segment, position_of
 from arco.runtime import DEFINITIONS, read_incarnations
 from arco.state import Level, examine_log, verify_revision
 from arco.storage import MemoryStore, Role, Scope, Store
@@ -18,6 +18,8 @@ from tests.backup.world import (
     digests,
     fill,
     in_vault,
+    newer_format,
+    newest_of,
     open_again,
     paths,
     put_back,
@@ -136,11 +138,13 @@ def test_a_second_backup_copies_only_what_is_new() -> None:
         first = await back_up(process, store)
         there = await paths(store)
         await process.tables.commit(("a", "one"), commit_of(SET), process.who())
+        await process.workspace.decide("catalog", CreateNamespace(("others",)), actor="ann")
+        await process.workspace.record("activity", [made(house.runtime, "m4")], actor="ann")
         second = await back_up(process, store)
         new = await paths(store) - there
         objects = {path for path in new if "/objects/" in path}
         assert {path.split("/objects/")[1].split("/")[0] for path in objects} == {f"{1:020d}"}
-        # The commit, the pins and their release: a chunk, a manifest and the new deltas of each log, one metadata file.
+        # A chunk, a manifest and the new deltas of each log, and the metadata file of the commit.
         deltas = sum(
             len({file.path for layer in log.compactor.head.manifest.layers for file in layer.files})
             for log in process.workspace.logs.values()
@@ -185,6 +189,24 @@ def test_a_restore_to_a_moment_before_the_backup() -> None:
         await check_healthy(again)
         with pytest.raises(Refused, match="after backup 1"):
             await put_back(house, store, into=MemoryStore(), number=1, moment=Moment(time=house.runtime.now()))
+
+    in_vault(main)
+
+
+def test_a_restore_to_a_moment_before_the_first_event_is_refused() -> None:
+    async def main(house: House, process: Process, store: Store) -> None:
+        early = house.runtime.now() - DAY
+        await fill(process)
+        await back_up(process, store)
+        with pytest.raises(Refused, match="is before the first event of backup 1") as refused:
+            await put_back(house, store, moment=Moment(time=early))
+        vault = vault_of(store, house.runtime)
+        backup = await vault.backup(1)
+        [first, *_] = await vault.segments((await vault.chunks(backup, "catalog"))[0])
+        received = decode_segment(first, "").header.received
+        assert format_time(received) in refused.value.message
+        await process.decide(CreateNamespace(("still",)))
+        await put_back(house, store, into=MemoryStore(), moment=Moment(time=received))
 
     in_vault(main)
 
@@ -369,6 +391,73 @@ def test_a_damaged_incarnation_is_sealed_and_replaced() -> None:
         again = await house.open()
         assert await again.exists("a.one")
         await check_healthy(again)
+
+    in_vault(main)
+
+
+@pytest.mark.parametrize("kind", ["ledger/catalog", "ledger/activity", "iceberg/pointers"])
+def test_what_is_damaged_at_its_end_is_sealed_and_replaced(kind: str) -> None:
+    async def main(house: House, process: Process, store: Store) -> None:
+        await fill(process)
+        await back_up(process, store)
+        path = await newest_of(house, process, kind)
+        await house.objects.put(path, b"nothing", only_if_absent=False)
+        await put_back(house, store)
+        with pytest.raises(ArcoError):
+            await process.decide(CreateNamespace(("lost",)))
+        for name in ("one", "two"):
+            with pytest.raises(ArcoError):
+                await process.tables.commit(("a", name), commit_of(SET), process.who())
+        again = await house.open()
+        assert await again.exists("a.one")
+        await check_healthy(again)
+
+    in_vault(main)
+
+
+KINDS = ["ledger/catalog", "ledger/activity", "manifests/catalog", "manifests/activity", "iceberg/pointers"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_a_newer_program_wrote_is_not_sealed_by_halves(kind: str) -> None:
+    """The plan says so, and whoever can read it still writes."""
+
+    async def main(house: House, process: Process, store: Store) -> None:
+        await fill(process)
+        await back_up(process, store)
+        path = await newest_of(house, process, kind)
+        data = await house.objects.get(path)
+        before = await paths(house.objects)
+        await house.objects.put(path, newer_format(data), only_if_absent=False)
+        with pytest.raises(Outdated, match=r"upgrade arco\. Nothing was changed"):
+            await put_back(house, store)
+        assert await paths(house.objects) == before
+        await house.objects.put(path, data, only_if_absent=False)
+        await process.decide(CreateNamespace(("still",)))
+        await put_back(house, store)
+        await check_healthy(await house.open())
+
+    in_vault(main)
+
+
+def test_segments_that_would_be_lost_are_counted_above_a_hole() -> None:
+    """A lifecycle rule deleted the oldest ones."""
+
+    async def main(house: House, process: Process, store: Store) -> None:
+        await fill(process)
+        taken = await back_up(process, store)
+        for name in ("e", "f", "g"):
+            await process.decide(CreateNamespace((name,)))
+        life = process.workspace.incarnation.id
+        for number in (1, 2, 3):
+            await house.objects.delete(f"{SCOPE.root}/{life}/ledger/catalog/{0:013d}/{number:020d}")
+        vault = vault_of(store, house.runtime)
+        plan = await plan_restore(house.objects, SCOPE, vault, house.runtime)
+        end = int(await process.workspace.logs["catalog"].current()) >> 20
+        assert plan.lost["catalog"] == end - taken.backup.logs["catalog"].link.number >= 3
+        assert not plan.is_sealed
+        with pytest.raises(Refused, match=f"with {sum(plan.lost.values())} segments that would not be restored"):
+            await put_back(house, store, replace=False)
 
     in_vault(main)
 

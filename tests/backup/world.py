@@ -1,7 +1,10 @@
 """A workspace in a house, a vault beside it, and everything a backup has to bring back."""
 
+import re
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, TypeVar
+
+import zstandard
 
 from arco.backup import Moment, Restored, Taken, Vault, plan_restore, restore, take_backup
 from arco.core import Runtime
@@ -16,7 +19,20 @@ from tests.runtime.world import SCOPE, made
 
 T = TypeVar("T")
 
-__all__ = ["Crash", "Dying", "back_up", "digests", "fill", "in_vault", "open_again", "paths", "put_back", "vault_of"]
+__all__ = [
+    "Crash",
+    "Dying",
+    "back_up",
+    "digests",
+    "fill",
+    "in_vault",
+    "newer_format",
+    "newest_of",
+    "open_again",
+    "paths",
+    "put_back",
+    "vault_of",
+]
 
 
 def vault_of(store: Store, runtime: Runtime, scope: Scope = SCOPE, role: Role = Role.BACKUP) -> Vault:
@@ -88,6 +104,21 @@ async def digests(workspace: Workspace) -> dict[str, str]:
 
 async def paths(store: Store, folder: str = "") -> set[str]:
     return {info.path async for info in store.list(folder)}
+
+
+async def newest_of(house: House, process: Process, kind: str) -> str:
+    """The newest object of a sequence of the open incarnation, such as `ledger/catalog`."""
+    found = await paths(house.objects, f"{SCOPE.root}/{process.workspace.incarnation.id}/{kind}")
+    return max(path for path in found if path.rsplit("/", 1)[1].isdigit() and "/floor/" not in path)
+
+
+def newer_format(data: bytes) -> bytes:
+    """An object as a program of the future may write it."""
+    packed = data.startswith(zstandard.FRAME_HEADER)
+    text = zstandard.ZstdDecompressor().decompress(data) if packed else data
+    changed = re.sub(rb'"format":\d+', b'"format":99', text, count=1)
+    assert changed != text
+    return zstandard.ZstdCompressor().compress(changed) if packed else changed
 
 
 class Crash(Exception):

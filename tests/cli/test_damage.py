@@ -1,12 +1,19 @@
 """Damaged workspaces: the doctor names the file and exits with 7, readers refuse, and a rebuild heals what it can."""
 
+import asyncio
+import re
+import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from arco.backup._seal import seal_incarnation
+from arco.iceberg import Who
+from arco.runtime import AsyncRuntime, read_incarnation
 from arco.state import decode_manifest
-from tests.cli.conftest import PUBLISHED, UNPUBLISHED, Cli
+from arco.storage import LocalStore, RequestCounts, Role, RoleStore
+from tests.cli.conftest import PUBLISHED, SCOPE, UNPUBLISHED, Cli
 
 
 def flip(path: Path) -> None:
@@ -88,9 +95,20 @@ def test_a_damaged_newest_manifest_is_named_and_the_log_stays_readable(
     path = numbered(workspace, "manifests", PUBLISHED)
     damage(path)
     check_named(cli, workspace, path)
-    assert cli("state", "show", "partitions").code == 7
+    ran = cli("state", "show", "partitions")
+    assert ran.code == 7
+    assert "`arco restore --replace`" in " ".join(ran.err.split())
     assert len(cli("log", "cat", "activity").out.splitlines()) == PUBLISHED + UNPUBLISHED
     assert cli("log", "verify").code == 0
+
+
+def test_the_doctor_does_not_take_a_newer_manifest_for_damage(cli: Cli, workspace: Path) -> None:
+    path = numbered(workspace, "manifests", PUBLISHED)
+    path.write_bytes(re.sub(rb'"format":\d+', b'"format":99', path.read_bytes(), count=1))
+    ran = cli("doctor", "--json")
+    assert (ran.code, ran.error["name"]) == (5, "Outdated")
+    assert path.name in ran.error["message"]
+    assert "upgrade arco" in ran.error["message"]
 
 
 @pytest.mark.parametrize("damage", DAMAGES, ids=lambda damage: damage.__name__)
@@ -125,3 +143,21 @@ def test_a_damaged_incarnation_is_a_finding(cli: Cli, workspace: Path) -> None:
     assert ran.code == 7
     (finding,) = ran.document["findings"]
     assert path.name in finding["message"]
+
+
+@pytest.mark.parametrize("manifests", [True, False], ids=["restore", "erase"])
+def test_a_command_says_at_once_that_a_restore_was_interrupted(cli: Cli, workspace: Path, manifests: bool) -> None:
+    async def seal() -> None:
+        runtime, store = AsyncRuntime(), LocalStore(workspace.parent.parent)
+        life = (await read_incarnation(store, SCOPE, runtime)).id
+        admin, who = RoleStore(store, SCOPE, Role.ADMIN, RequestCounts()), Who("ann", "01ARZ3NDEKTSV4RRFFQ69G5FAV")
+        await seal_incarnation(admin, SCOPE.tenant, SCOPE.workspace, life, runtime, who, known={}, manifests=manifests)
+
+    asyncio.run(seal())
+    begun = time.monotonic()
+    ran = cli("namespace", "create", "more")
+    assert time.monotonic() - begun < 60, "not for as long as a client waits for a server"
+    assert ran.code == 5
+    assert "run `arco restore` or `arco erase` again" in ran.err
+    assert ran.err.count("is sealed") == 1
+    assert cli("namespace", "list").code == 0

@@ -125,7 +125,13 @@ def test_the_way_back_is_a_fold_by_the_older_program(cli: Cli, workspace: Path, 
     names = [item["name"] for item in cli("namespace", "list", "--url", "embedded", "--json").document["namespaces"]]
     assert {"after", "more"} <= set(names), "what the newer program wrote is there"
     with as_newer():
-        assert cli("upgrade").code == 0, "and forward again"
+        ran = cli("upgrade")
+        assert ran.code == 0, "and forward again"
+        assert "Older programs only read from now on." in " ".join(ran.out.split())
+    ran = cli("upgrade", "--rollback")
+    assert ran.code == 0
+    assert "This program writes again; newer ones must stay stopped." in " ".join(ran.out.split())
+    assert "Older programs" not in ran.out
 
 
 def test_there_is_no_way_back_past_what_the_older_program_does_not_know(

@@ -49,7 +49,7 @@ def test_a_damaged_blob_is_corrupt() -> None:
         blobs = Blobs(store)
         sha256 = await blobs.put(b"right")
         await store.put(blobs.path(sha256), b"wrong", only_if_absent=False)
-        with pytest.raises(Corrupt, match="restore it from a backup"):
+        with pytest.raises(Corrupt, match="put it back from the bucket's own versions"):
             await blobs.get(sha256)
 
     run(scenario())

@@ -48,6 +48,75 @@ def test_catching_up_folds_everything_in_order_and_then_costs_one_request() -> N
     run(scenario())
 
 
+def test_who_reads_beside_a_writer_that_never_rests_reaches_an_end() -> None:
+    """Whenever a segment is read the next one is there. What was there when the reader began is folded."""
+
+    async def scenario() -> None:
+        world = World()
+        writer, reader = world.node("a"), world.node("b")
+        names = [f"n{number:03d}" for number in range(40)]
+        for name in names:
+            await writer.gateway.submit(world.create(name))
+        written = len(names)
+
+        async def write() -> None:
+            nonlocal written
+            written += 1
+            assert written < 400, "the reader runs after the writer"
+            await writer.gateway.submit(world.create(f"n{written:03d}"))
+
+        reader.store.on("get", path=world.layout.ledger, hook=write, times=1_000)
+        began = world.runtime.boottime()
+        tail = await reader.follower.catch_up()
+        assert set(names) <= set(await reader.names())
+        assert len(await reader.names()) == tail.number < written
+        assert tail.proven >= began
+        assert await world.reader.exists(tail.number + 1), "the log went on meanwhile"
+
+    run(scenario())
+
+
+@pytest.mark.parametrize(("new", "requests"), [(0, 1), (1, 2), (2, 3), (7, 8), (8, 9), (30, 39)])
+def test_what_it_costs_to_read_segments_that_nobody_announced(new: int, requests: int) -> None:
+    """One request each, and one for the end; after eight of them the end is found by galloping and bisecting."""
+
+    async def scenario() -> None:
+        world = World()
+        writer, reader = world.node("a"), world.node("b")
+        await writer.gateway.submit(world.create("first"))
+        await reader.follower.catch_up()
+        for number in range(new):
+            await writer.gateway.submit(world.create(f"n{number}"))
+        before = reader.requests(*Operation)
+        assert (await reader.follower.catch_up()).number == new + 1
+        assert reader.requests(*Operation) - before == requests
+
+    run(scenario())
+
+
+def test_an_end_that_was_found_without_reading_counts_only_above_the_floor() -> None:
+    """Who slept finds nothing after some segments because they are deleted: that is no end."""
+
+    async def scenario() -> None:
+        world = World()
+        writer, reader = world.node("a"), world.node("b")
+        for number in range(20):
+            await writer.gateway.submit(world.create(f"n{number}"))
+
+        async def collect() -> None:
+            world.runtime.suspend(7200)
+            floor = f"{SCOPE.root}/{world.reader.floor_path(1)}"
+            await world.memory.put(floor, b"19 x", only_if_absent=True)
+            for number in range(1, 20):
+                await world.memory.delete(f"{SCOPE.root}/{world.reader.path(number)}")
+
+        reader.store.on("head", path=world.reader.path(9), hook=collect)
+        with pytest.raises(Superseded, match="below the floor"):
+            await reader.follower.catch_up()
+
+    run(scenario())
+
+
 def test_an_empty_log_has_the_watermark_before_the_first_position() -> None:
     async def scenario() -> None:
         follower = World().node().follower

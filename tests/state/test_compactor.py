@@ -10,7 +10,7 @@ from arco.state import (
     Cadence,
 )
 from arco.storage import StoreFailed
-from tests.state.doubles import ROOT, digests, rows_of
+from tests.state.doubles import ROOT, digests, open_node, rows_of
 from tests.state.toy import NOTES, SECRETS, dropped, noted, shouted
 from tests.state.world import TOY, World, append, running, simulate
 
@@ -154,6 +154,34 @@ def test_who_loses_a_number_stands_on_the_winner_and_goes_on() -> None:
         await two.publish()
         assert await digests(TOY, one.replica) == await digests(TOY, two.replica) == await one.digests()
         await world.equals_refold(one)
+
+    simulate(test)
+
+
+def test_beside_a_publisher_that_is_always_first_nobody_waits_in_vain() -> None:
+    """A revision is as good if another one made it. And who has lost does not run after what others append."""
+
+    async def test(world: World) -> None:
+        loser, busy = await running(world, name="loser"), await open_node(world.runtime, world.memory, TOY)
+        lost = 0
+
+        async def win() -> None:
+            nonlocal lost
+            lost += 1
+            assert lost < 10, "it tries over and over"
+            await world.journal.append(noted("b", str(lost)))
+            await busy.publish()
+            await world.journal.append(noted("c", str(lost)))
+            await loser.follower.catch_up()
+
+        world.store.on("create", path="manifests", hook=win, times=1_000)
+        for number in range(3):
+            position = await append(world, loser, noted("a", str(number)))
+            asked = world.runtime.boottime()
+            assert int((await loser.compactor.wait_for(position)).watermark) >= position
+            assert world.runtime.boottime() == asked
+        assert lost == 3
+        await loser.compactor.close()
 
     simulate(test)
 

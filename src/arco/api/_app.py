@@ -8,7 +8,7 @@ from starlette.types import Scope as ASGIScope
 
 from arco import __version__
 from arco.api._health import health_routes
-from arco.api._host import Host
+from arco.api._host import Door, Host
 from arco.api._internal import door_of, internal_routes
 from arco.api._limits import ICEBERG, RateLimiter, RequestIds, RequestShape
 from arco.api._measured import Measured
@@ -73,7 +73,7 @@ def create_app(host: Host, *, public: bool = True) -> FastAPI:
     app.state.sandbox = Sandbox(host.runtime)
     ids = RequestIds(host.runtime)
     measured = Measured()
-    install_problem_handlers(app)
+    install_problem_handlers(app, logs=host.door is not Door.LOCAL)
 
     async def find(request: Request, opens: bool) -> Workspace | None:
         scope = Scope(request.path_params["tenant"], request.path_params["workspace"])

@@ -135,10 +135,12 @@ def _plain(value: Any) -> Any:
     return str(value)
 
 
-def install_problem_handlers(app: FastAPI) -> None:
+def install_problem_handlers(app: FastAPI, *, logs: bool = True) -> None:
+    """With `logs` what fails is told to who keeps the server too; a command tells its only user itself."""
+
     async def arco_error(request: Request, error: Exception) -> Response:
         assert isinstance(error, ArcoError)
-        if status_of(type(error)) >= 500 and not isinstance(error, Unavailable):
+        if logs and status_of(type(error)) >= 500 and not isinstance(error, Unavailable):
             _log.error("%s: %s %s: %s", whose(request.scope), request.method, request.url.path, error.message)
         return problem_response(error, _id_of(request))
 

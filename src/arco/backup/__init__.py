@@ -3,7 +3,7 @@
     take_backup -> Vault (backups/{n}, content by hash) -> plan_restore -> restore -> seal, incarnations/{n+1} -> bury
     plan_erasure -> erase -> seal, incarnations/{n+1} -> bury
 
-A backup is a pinned pair of positions with everything the log names, copied once and never again. An erasure writes a
+A backup is a pair of positions with everything the log names, copied once and never again. An erasure writes a
 new incarnation too, without chosen events. `bury` deletes what is left of former incarnations. docs/backup.md and
 docs/erasure.md are the guides, ADR 0035 and 0040 have the reasons.
 """
@@ -17,7 +17,7 @@ from arco.backup._restore import Plan, Restored, plan_restore, restore
 from arco.backup._schedule import BackupLoop, Schedule
 from arco.backup._superseded import Buried, bury
 from arco.backup._take import Taken, take_backup
-from arco.backup._vault import Vault
+from arco.backup._vault import Survey, Vault, shown_numbers
 from arco.backup._verify import compare_restored, verify_backup
 
 __all__ = [
@@ -33,6 +33,7 @@ __all__ = [
     "Restored",
     "Schedule",
     "Selection",
+    "Survey",
     "Taken",
     "Vault",
     "bury",
@@ -42,6 +43,7 @@ __all__ = [
     "plan_restore",
     "prune",
     "restore",
+    "shown_numbers",
     "take_backup",
     "verify_backup",
 ]

@@ -39,7 +39,7 @@ class Cut:
 
 
 async def find_cut(vault: Vault, backup: Backup, moment: Moment | None) -> Cut:
-    """The cut for a moment, which must not be after the backup."""
+    """The cut for a moment, which must not be after the backup, nor before all that it has."""
     if moment is None:
         return Cut({log: copy.link.number for log, copy in backup.logs.items()}, {}, None)
     if moment.time is not None:
@@ -48,7 +48,14 @@ async def find_cut(vault: Vault, backup: Backup, moment: Moment | None) -> Cut:
                 f"{format_time(moment.time)} is after backup {backup.number}, which was taken at "
                 f"{format_time(backup.taken_at)}; use a later backup, or leave --at out"
             )
-        return Cut({log: await _by_time(vault, backup, log, moment.time) for log in backup.logs}, {}, moment.time)
+        numbers = {log: await _by_time(vault, backup, log, moment.time) for log in backup.logs}
+        first = None if any(numbers.values()) else await _first_time(vault, backup)
+        if first is not None:
+            raise Refused(
+                f"{format_time(moment.time)} is before the first event of backup {backup.number}, which is of "
+                f"{format_time(first)}; nothing would be restored: use that time or a later one"
+            )
+        return Cut(numbers, {}, moment.time)
     return await _by_position(vault, backup, moment.log, moment.position)
 
 
@@ -85,6 +92,16 @@ async def _by_time(vault: Vault, backup: Backup, log: str, time: int) -> int:
                 return last
             last = header.number
     return last
+
+
+async def _first_time(vault: Vault, backup: Backup) -> int | None:
+    """When the first segment of a backup was received; None if it has none."""
+    times = []
+    for log in backup.logs:
+        for chunk in (await vault.chunks(backup, log))[:1]:
+            data = (await vault.segments(chunk))[0]
+            times.append(decode_segment(data, vault.path(chunk.content)).header.received)
+    return min(times, default=None)
 
 
 def pointers_of(copy: TableCopy) -> list[Pointer]:

@@ -20,18 +20,17 @@ import msgspec
 
 from arco.backup._redact import MIN_TEXT, Selection, replace_texts
 from arco.backup._rewrite import rewrite_segment
-from arco.backup._seal import seal_incarnation, table_ids
+from arco.backup._seal import check_formats, seal_incarnation, table_ids
 from arco.backup._source import Source
 from arco.backup._superseded import Buried, bury
 from arco.backup._survey import Editing, survey_log
 from arco.backup._target import LOGS, Progress, Target
-from arco.backup._vault import in_parallel
 from arco.core import Conflict, Invalid, NotFound, Runtime, derive_ulid, new_ulid
-from arco.iceberg import Decisions, Outcome, Pointer, Who, decode_pointer
+from arco.iceberg import Outcome, Pointer, Who
 from arco.log import FIRST_LINK, Blobs, check_segment, position_of
 from arco.runtime import DEFINITIONS, Incarnation, open_incarnation, read_incarnation, read_incarnations
 from arco.state import WORKSPACE_ERASED, WorkspaceErased, open_ledger
-from arco.storage import RequestCounts, Role, RoleStore, Scope, Sequence, Store
+from arco.storage import RequestCounts, Role, RoleStore, Scope, Store
 
 __all__ = ["Erased", "ErasurePlan", "erase", "plan_erasure"]
 
@@ -99,7 +98,8 @@ async def plan_erasure(
     *,
     progress: Progress = lambda what, done, total: None,
 ) -> ErasurePlan:
-    """Read both logs and see what would happen. `NotFound` if a part of the selection is nowhere."""
+    """Read both logs and see what would happen. `NotFound` if a part of the selection is nowhere; `Outdated` or
+    `Corrupt` if what is there could not be sealed or copied."""
     check_selection(selection)
     there = await read_incarnations(base, scope, runtime)
     if not there:
@@ -108,9 +108,11 @@ async def plan_erasure(
     await source.find_ends()
     if (settled := await source.settled()) is not None:
         return ErasurePlan(selection, reason, source.life, True, source.ends, objects=settled.delete, is_filled=True)
+    await check_formats(source.reader, scope.tenant, scope.workspace, source.life.id, runtime)
     words = _words(selection, "plan")
     blobs = await source.blobs(words)
     await source.check_ids(selection)
+    await source.check_tables(selection)
     edits = {}
     for definition in DEFINITIONS:
         edits[definition.log] = Editing(definition.log, definition, selection, _with(words, blobs), reason)
@@ -250,7 +252,7 @@ class _Writing:
             await self._ledger(definition.log, editing)
             edits.append(editing)
         await self._target.fold()
-        await self._tables()
+        await self._source.tables(self._plan.selection, self._copy_table)
         written = {Blobs.path(hashlib.sha256(data).hexdigest()) for data in blobs.values()}
         named = {path for editing in edits for path in editing.after}
         gone = await self._source.gone(edits, self._plan.selection, blobs) | (written - named)
@@ -281,28 +283,8 @@ class _Writing:
         said = WorkspaceErased(life.id, life.previous, self._plan.reason, str(new.number), whole, edited, editing.types)
         await target.note(log, new, WORKSPACE_ERASED, said)
 
-    async def _tables(self) -> None:
-        """The pointers of every table that stays, but for its seal."""
-        prefix = f"{self._source.life.id}/iceberg"
-        decisions = Decisions(self._source.reader, prefix, self._runtime)
-
-        async def copy(table_id: str) -> None:
-            sequence = Sequence(self._source.reader, f"{prefix}/pointers/{table_id}", self._runtime)
-            tail, floor = await sequence.tail(), await sequence.floor()
-            pointers: list[Pointer] = []
-            outcomes: dict[str, Outcome] = {}
-            for number in range(floor + 1, tail.number + 1):
-                pointer = decode_pointer(await sequence.read_known(number), sequence.path(number))
-                if pointer.seal:
-                    break
-                if pointer.txn is not None and (outcome := await decisions.read(pointer.txn)) is not None:
-                    outcomes[pointer.txn] = outcome
-                pointers.append(self._redacted(pointer))
-            if pointers:
-                await self._target.write_pointers(pointers, outcomes)
-
-        tables = sorted(await table_ids(self._source.reader, self._source.life.id))
-        await in_parallel(self._runtime, [one for one in tables if one not in self._plan.selection.ids], copy)
+    async def _copy_table(self, pointers: list[Pointer], outcomes: dict[str, Outcome]) -> None:
+        await self._target.write_pointers([self._redacted(pointer) for pointer in pointers], outcomes)
 
     def _redacted(self, pointer: Pointer) -> Pointer:
         """Who committed may be a text that goes. Where the metadata lies stays: a table cannot be renamed."""

@@ -141,11 +141,12 @@ class Backup(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
 
     @property
     def objects(self) -> int:
-        return sum(known.count for known in self.lists)
+        """As `copied` counts them, without lists; an Iceberg table counts as one, however many files it has."""
+        return sum(known.count for known in self.lists) + len(self.logs)
 
     @property
     def bytes(self) -> int:
-        return sum(known.bytes for known in self.lists)
+        return sum(known.bytes for known in self.lists) + sum(copy.manifest.size for copy in self.logs.values())
 
 
 def encode_backup(backup: Backup) -> bytes:

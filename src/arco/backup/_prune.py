@@ -11,8 +11,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from arco.backup._format import Backup
-from arco.backup._vault import OBJECTS, Vault
-from arco.core import Corrupt, Refused, Runtime, new_ulid
+from arco.backup._vault import OBJECTS, Survey, Vault
+from arco.core import Corrupt, LostObject, Refused, Runtime, new_ulid
 from arco.storage import ObjectInfo
 
 __all__ = ["Pruned", "prune"]
@@ -41,21 +41,21 @@ async def prune(
 ) -> Pruned:
     """Delete backups that were finished more than `keep` microseconds ago, or with `before` all of smaller numbers.
 
-    A read error stops it before that.
+    One that cannot be read, or is missing, goes with those after it. If it would stay, nothing is deleted: nobody knows
+    what it names.
     """
-    backups = await vault.backups()
-    if not backups:
+    survey = await vault.survey()
+    if not survey.newest:
         return Pruned([], [], 0)
-    if before is not None and before > backups[-1].number:
+    if before is not None and before > survey.newest:
         raise Refused(
-            f"backup {backups[-1].number} is the newest, which always stays; take another one first: `arco backup`"
+            f"backup {survey.newest} is the newest, which always stays; take another one first: `arco backup`"
         )
-    if before is not None:
-        old = [backup for backup in backups if backup.number < before]
-    else:
-        old = [backup for backup in backups[:-1] if backup.finished_at < runtime.now() - keep]
-    old = old[: _leading(backups, old)]
-    stay = backups[len(old) :]
+    through = before - 1 if before is not None else _old_through(survey.backups, runtime.now() - keep)
+    stay = [backup for backup in survey.backups if backup.number > through]
+    damaged = [number for number in sorted(survey.unreadable) if number > through]
+    if damaged:
+        raise _cannot_stay(survey, damaged[-1])
     named: set[str] = set()
     for backup in stay:
         async for content in vault.contents(backup, named):
@@ -65,28 +65,42 @@ async def prune(
         base = info.path.removeprefix(f"{OBJECTS}/").split("/", 1)[0]
         if not base.isdigit():
             raise Corrupt(f"{info.path} is nothing that a backup would write; look at it, then delete it yourself")
-        if info.path in named or int(base) >= stay[-1].number:
+        if info.path in named or int(base) >= survey.newest:
             kept += 1
         else:
             garbage.append(info)
-    numbers = [backup.number for backup in old]
+    goes = {*(backup.number for backup in survey.backups), *survey.unreadable} - {backup.number for backup in stay}
+    numbers = sorted(goes.difference(survey.missing))
     if not dry_run:
-        if numbers:
-            await vault.sequence.raise_floor(numbers[-1], new_ulid(runtime, runtime))
+        if goes:
+            await vault.sequence.raise_floor(max(goes), new_ulid(runtime, runtime))
         for number in numbers:
             await vault.delete(vault.sequence.path(number))
         for done, info in enumerate(garbage, 1):
             await vault.delete(info.path)
             progress(done, len(garbage))
-        await vault.remove_folders(stay[-1].number)
+        await vault.remove_folders(survey.newest)
     return Pruned(numbers, garbage, kept)
 
 
-def _leading(backups: list[Backup], old: list[Backup]) -> int:
-    """How many of the oldest are old; one that is younger than its successors ends the run."""
-    count = 0
-    for backup, candidate in zip(backups, old, strict=False):
-        if backup is not candidate:
+def _old_through(backups: list[Backup], before: int) -> int:
+    """The number of the last of the oldest that are old; one that is younger than its successors ends the run."""
+    through = 0
+    for backup in backups[:-1]:
+        if backup.finished_at >= before:
             break
-        count += 1
-    return count
+        through = backup.number
+    return through
+
+
+def _cannot_stay(survey: Survey, number: int) -> Corrupt:
+    error = survey.unreadable[number]
+    path = str(error.details.get("path", ""))
+    what = f"backup {number} ({path}) {'is missing' if isinstance(error, LostObject) else 'cannot be read'}"
+    if number == survey.newest:
+        return Corrupt(f"{what}, and it is the newest, which always stays; `arco backup` says how to go on", path=path)
+    return Corrupt(
+        f"{what}, so nobody knows what it names, and nothing was deleted; `arco backup prune --before {number + 1}` "
+        "lets it go with those before it",
+        path=path,
+    )

@@ -8,12 +8,13 @@ command run again goes on: the folder's name is made of the backup and the cut, 
 """
 
 import hashlib
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from arco.backup._cut import Cut, Moment, find_cut, pointers_of, tables_through
 from arco.backup._format import Backup, Content, Entry, LogCopy, TableCopy
 from arco.backup._rewrite import rewrite_manifest, rewrite_segment, rewritten_paths
-from arco.backup._seal import is_sealed, seal_incarnation
+from arco.backup._seal import check_formats, find_seal, seal_incarnation
 from arco.backup._target import LOGS, Progress, Target
 from arco.backup._vault import Vault, in_parallel
 from arco.core import (
@@ -96,6 +97,7 @@ async def plan_restore(
     number: int | None = None,
     moment: Moment | None = None,
 ) -> Plan:
+    """See what a restore would do. `Outdated` if it could not seal what is there."""
     backup = await vault.backup(number)
     cut = await find_cut(vault, backup, moment)
     there = await read_incarnations(base, scope, runtime)
@@ -115,11 +117,11 @@ async def plan_restore(
     sealed, lost = False, {}
     if old is not None:
         reader = RoleStore(base, scope, Role.READER, RequestCounts())
+        await check_formats(reader, scope.tenant, scope.workspace, old.id, runtime)
         for log in LOGS:
-            place = Place(scope.tenant, scope.workspace, old.id, log)
-            sealed = sealed or await is_sealed(reader, place, runtime)
-            tail = await Sequence(reader, Layout(place).ledger, runtime).tail()
-            lost[log] = max(tail.number - cut.numbers[log], 0) if old.id == backup.incarnation else tail.number
+            seal, end = await find_seal(reader, Place(scope.tenant, scope.workspace, old.id, log), runtime)
+            sealed = sealed or seal is not None
+            lost[log] = max(end - cut.numbers[log], 0) if old.id == backup.incarnation else end
     return Plan(backup, cut, new, old, sealed, lost)
 
 
@@ -268,12 +270,15 @@ class _Restoring:
         if plan.cut.time is None:
             return await self._usable(definition, plan.backup.logs[log])
         most = plan.cut.numbers[log] - (log in plan.cut.through)
-        for backup in reversed(await self._vault.backups()):
+        # A state only saves folding, so a backup that cannot be read is no reason to stop.
+        for backup in reversed((await self._vault.survey()).backups):
             if backup.incarnation == plan.backup.incarnation and backup.number <= plan.backup.number:
                 copy = backup.logs[log]
                 if copy.link.number <= most:
-                    self._source_of[log] = backup
-                    return await self._usable(definition, copy)
+                    with suppress(Corrupt):
+                        usable = await self._usable(definition, copy)
+                        self._source_of[log] = backup
+                        return usable
         return None
 
     async def _usable(self, definition: Definition, copy: LogCopy) -> LogCopy | None:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from arco.backup._prune import prune
-from arco.backup._take import ORDER, Taken, take_backup
+from arco.backup._take import ORDER, Taken, newest_to_build_on, take_backup
 from arco.backup._vault import Vault
 from arco.core import DAY, HOUR, ArcoError, Task
 from arco.iceberg import Locations
@@ -88,7 +88,7 @@ class BackupLoop:
         if not any(logs[log].replica.watermark > self._covered.get(log, 0) for log in ORDER):
             return False
         if self._last is None:
-            newest, _, _ = await self._vault.newest()
+            newest, _, _ = await newest_to_build_on(self._vault)
             self._last = newest.taken_at if newest is not None else 0
             if newest is not None and newest.incarnation == self._workspace.incarnation.id:
                 self._covered = {log: int(copy.watermark) for log, copy in newest.logs.items()}

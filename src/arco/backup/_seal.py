@@ -20,13 +20,13 @@ import msgspec
 
 from arco.backup._vault import in_parallel
 from arco.core import Corrupt, Outdated, Runtime, Unavailable, new_ulid
-from arco.iceberg import Pointers, Who
+from arco.iceberg import Pointers, Who, decode_pointer
 from arco.log import FIRST_LINK, Header, HintFile, Link, Place, decode_segment, encode_segment, link_of
 from arco.log import SEGMENT_FORMAT as FORMAT
 from arco.state import Layout, decode_manifest, empty_manifest, encode_manifest
 from arco.storage import Sequence, Store, Tail, Won
 
-__all__ = ["Sealed", "end_manifests", "find_seal", "is_sealed", "seal_incarnation", "table_ids"]
+__all__ = ["Sealed", "check_formats", "end_manifests", "find_seal", "seal_incarnation", "table_ids"]
 
 PATIENCE = 60.0
 """Seconds for which a seal tries for the next number while somebody appends."""
@@ -73,31 +73,56 @@ async def seal_incarnation(
     for log in ("catalog", "activity") if manifests else ():
         await _seal_manifests(store, Place(tenant, workspace, incarnation, log), runtime, who)
     pointers = Pointers(store, f"{incarnation}/iceberg", runtime, incarnation)
-    tables = sorted(await table_ids(store, incarnation))
+    newest = await _newest_pointers(store, incarnation)
     done = 0
 
     async def seal(table_id: str) -> None:
         nonlocal done
-        await pointers.seal(table_id, who)
+        await pointers.seal(table_id, who, newest=newest[table_id])
         done += 1
-        progress(done, len(tables))
+        progress(done, len(newest))
 
-    await in_parallel(runtime, tables, seal)
-    return Sealed(links, len(tables))
+    await in_parallel(runtime, sorted(newest), seal)
+    return Sealed(links, len(newest))
 
 
-async def is_sealed(store: Store, place: Place, runtime: Runtime) -> bool:
-    """Whether the log of an incarnation has its last segment."""
-    return (await find_seal(store, place, runtime))[0] is not None
+async def check_formats(store: Store, tenant: str, workspace: str, incarnation: str, runtime: Runtime) -> None:
+    """`Outdated` if a newer program wrote what the seals of an incarnation would come after.
+
+    It is asked before the first seal: a log that is sealed while the rest cannot be takes no writes, from anybody. What
+    is damaged or lost keeps nothing from its seal.
+    """
+    for log in ("catalog", "activity"):
+        place = Place(tenant, workspace, incarnation, log)
+        await find_seal(store, place, runtime)
+        with suppress(Corrupt):
+            sequence = Sequence(store, Layout(place).manifests, runtime)
+            hint = await HintFile(store, Layout(place).manifests_hint, runtime).read()
+            if newest := (await sequence.tail(hint.number)).number:
+                decode_manifest(await sequence.read_known(newest), sequence.path(newest))
+    numbers = await _newest_pointers(store, incarnation)
+
+    async def check(table_id: str) -> None:
+        sequence = Sequence(store, f"{_pointers(incarnation)}/{table_id}", runtime)
+        with suppress(Corrupt):
+            decode_pointer(await sequence.read_known(numbers[table_id]), sequence.path(numbers[table_id]))
+
+    await in_parallel(runtime, sorted(numbers), check)
 
 
 async def find_seal(store: Store, place: Place, runtime: Runtime) -> tuple[Header | None, int]:
-    """The header of the last segment if that is the seal, and the number of the newest one that is none."""
+    """The header of the last segment if that is the seal, and the number of the newest one that is none.
+
+    A damaged segment is no seal: who reads the log finds the damage, and who replaces it can do without.
+    """
     sequence = Sequence(store, Layout(place).ledger, runtime)
     tail = await _tail(store, sequence, place, runtime, 0)
     if tail.number == 0:
         return None, 0
-    header = decode_segment(await sequence.read_known(tail.number), sequence.path(tail.number)).header
+    try:
+        header = decode_segment(await sequence.read_known(tail.number), sequence.path(tail.number)).header
+    except Corrupt:
+        return None, tail.number
     return (header, tail.number - 1) if header.seal else (None, tail.number)
 
 
@@ -257,8 +282,20 @@ async def end_manifests(store: Store, place: Place, runtime: Runtime) -> None:
 
 async def table_ids(store: Store, incarnation: str) -> set[str]:
     """Every table that has a pointer. A listing, so that a catalog that cannot be read keeps nothing from its seal."""
-    prefix = f"{incarnation}/iceberg/pointers"
-    found = set()
+    return set(await _newest_pointers(store, incarnation))
+
+
+async def _newest_pointers(store: Store, incarnation: str) -> dict[str, int]:
+    """The newest number of every table, 0 if only floors are left of it; in one listing."""
+    prefix = _pointers(incarnation)
+    found: dict[str, int] = {}
     async for info in store.list(prefix):
-        found.add(info.path.removeprefix(f"{prefix}/").split("/", 1)[0])
+        table_id, _, rest = info.path.removeprefix(f"{prefix}/").partition("/")
+        name = rest.rsplit("/", 1)[-1]
+        number = int(name) if name.isdigit() and not rest.startswith("floor/") else 0
+        found[table_id] = max(found.get(table_id, 0), number)
     return found
+
+
+def _pointers(incarnation: str) -> str:
+    return f"{incarnation}/iceberg/pointers"

@@ -4,20 +4,22 @@ Its seal, once there is one, names what comes after it: the folder of the new in
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable, Iterable
 
 import msgspec
 
 from arco.backup._redact import Selection
-from arco.backup._seal import find_seal
+from arco.backup._seal import find_seal, table_ids
 from arco.backup._survey import Editing, rewrite_blobs
 from arco.backup._target import LOGS, Next
+from arco.backup._vault import in_parallel
 from arco.core import Conflict, Refused, Runtime, derive_ulid
 from arco.domains.deployments import ASSETS, AssetStatus
+from arco.iceberg import Decisions, Outcome, Pointer, decode_pointer
 from arco.log import Blobs, Place
 from arco.runtime import DEFINITIONS, Incarnation
 from arco.state import Revisions, open_ledger, snapshot_at_revision
-from arco.storage import ObjectMissing, RequestCounts, Role, RoleStore, Scope, Store
+from arco.storage import ObjectMissing, RequestCounts, Role, RoleStore, Scope, Sequence, Store
 
 __all__ = ["Source"]
 
@@ -90,6 +92,38 @@ class Source:
                 raise Refused(
                     f"the asset {row['key']} is in the code that is deployed; deploy the code without it, then erase it"
                 )
+
+    async def tables(
+        self, selection: Selection, take: Callable[[list[Pointer], dict[str, Outcome]], Awaitable[None]]
+    ) -> None:
+        """Read the pointers of every table that stays, but for its seal, with the decisions they need."""
+        prefix = f"{self.life.id}/iceberg"
+        decisions = Decisions(self.reader, prefix, self._runtime)
+
+        async def read(table_id: str) -> None:
+            sequence = Sequence(self.reader, f"{prefix}/pointers/{table_id}", self._runtime)
+            tail, floor = await sequence.tail(), await sequence.floor()
+            pointers: list[Pointer] = []
+            outcomes: dict[str, Outcome] = {}
+            for number in range(floor + 1, tail.number + 1):
+                pointer = decode_pointer(await sequence.read_known(number), sequence.path(number))
+                if pointer.seal:
+                    break
+                if pointer.txn is not None and (outcome := await decisions.read(pointer.txn)) is not None:
+                    outcomes[pointer.txn] = outcome
+                pointers.append(pointer)
+            if pointers:
+                await take(pointers, outcomes)
+
+        found = sorted(await table_ids(self.reader, self.life.id))
+        await in_parallel(self._runtime, [one for one in found if one not in selection.ids], read)
+
+    async def check_tables(self, selection: Selection) -> None:
+        """See that every pointer can be read: after the seal it would be too late to find one damaged."""
+
+        async def take(pointers: list[Pointer], outcomes: dict[str, Outcome]) -> None: ...
+
+        await self.tables(selection, take)
 
     async def gone(self, edits: Iterable[Editing], selection: Selection, blobs: dict[str, bytes]) -> set[str]:
         """Objects and folders beside the incarnations that nothing names afterwards."""

@@ -1,6 +1,9 @@
-"""Taking a backup: a pinned pair of positions is copied into a vault, then the backup is created there.
+"""Taking a backup: a pair of revisions is copied into a vault, then the backup is created there.
 
-    pin activity, then catalog -> segments, blobs, state, code, Iceberg tables, data -> lists -> backups/{n+1} -> unpin
+    activity, then catalog -> segments, blobs, state, code, Iceberg tables, data -> lists -> backups/{n+1}
+
+Each revision is retained for an hour. Only one that is older, or gets older while it is copied, is pinned: a pin is an
+event, and who takes a backup beside busy writers that it cannot reach would have to win a number from them.
 
 What the previous backup names is not read again: an object never changes, so its path tells. Nothing counts before the
 last create, and whoever runs it again after a crash finds what was copied already.
@@ -26,14 +29,16 @@ from arco.backup._format import (
     encode_chunk,
 )
 from arco.backup._tables import TableCopier
-from arco.backup._vault import LIST_ENTRIES, Vault, in_parallel
+from arco.backup._vault import FOLDER, LIST_ENTRIES, OBJECTS, Vault, in_parallel
 from arco.catalog import ICEBERG_FORMATS
 from arco.core import (
     DAY,
+    SECOND,
     ArcoError,
     Conflict,
     Corrupt,
     LostObject,
+    Task,
     Unavailable,
     new_ulid,
 )
@@ -44,9 +49,9 @@ from arco.iceberg import Locations, Pointers
 from arco.log import FIRST_LINK, Blobs, check_segment
 from arco.runtime import Workspace
 from arco.state import Manifest, PinRevision, ReleasePin, Snapshot, encode_manifest, snapshot_at_revision
-from arco.storage import Lost, ObjectMissing, Role, Store, StoreFailed
+from arco.storage import Lost, ObjectMissing, Role, Store, StoreFailed, Tail
 
-__all__ = ["CHUNK_BYTES", "ORDER", "Taken", "take_backup"]
+__all__ = ["CHUNK_BYTES", "ORDER", "Taken", "newest_to_build_on", "take_backup"]
 
 ORDER = ("activity", "catalog")
 """The log that refers to the other one is read first, so that whatever it refers to is there."""
@@ -54,6 +59,8 @@ ORDER = ("activity", "catalog")
 CHUNK_BYTES = 16 << 20
 PIN_LIFE = 3 * DAY
 """How long the pins of a backup last that was killed."""
+RETRY_SECONDS = 10.0
+"""Before a pin that could not be set is tried again."""
 LIST_CHUNKS = 64
 """Chunks of a list at most. Every backup adds one, and writes the list anew that is not full: what it writes must not
 grow with the age of the log. A list that would be full has its small chunks joined, so that how many objects hold the
@@ -72,7 +79,7 @@ class Taken:
     troubled: tuple[str, ...]
     """Iceberg tables of which the newest metadata could not be copied, with the reason."""
     positions: dict[str, int]
-    """Where the logs ended when the pins were released: nothing up to there is a reason for another backup."""
+    """How far the logs are copied, or where pins were released: nothing up to there is a reason for another backup."""
 
 
 async def take_backup(
@@ -89,20 +96,16 @@ async def take_backup(
 
     `Conflict` if another backup was finished meanwhile. The workspace is not held up: it may be written to.
     """
-    previous, sha256, tail = await vault.newest()
+    previous, sha256, tail = await newest_to_build_on(vault)
     taking = _Taking(workspace, vault, locations, previous, tail.number, progress)
     taken_at = workspace.runtime.now()
-    pin = f"backup-{new_ulid(workspace.runtime, workspace.runtime)}"
-    pinned: list[str] = []
+    pins = _Pins(workspace, actor)
     try:
         manifests = {}
         for log in ORDER:
             manifests[log] = await workspace.published(log, await workspace.logs[log].current())
-            if manifests[log].number:  # a log to which nobody ever wrote has no revision
-                expires = workspace.runtime.now() + PIN_LIFE
-                keep = PinRevision(pin, manifests[log].number, "backup", expires)
-                await workspace.pin(log, keep, actor=actor)
-                pinned.append(log)
+            await pins.keep(log, manifests[log])
+        pins.watch()
         logs, lists = await taking.run(manifests, data)
         backup = Backup(
             format=FORMAT,
@@ -124,17 +127,97 @@ async def take_backup(
         )
         if isinstance(await vault.sequence.create(tail, encode_backup(backup)), Lost):
             raise Conflict(f"backup {backup.number} was finished by somebody else meanwhile; run it again for another")
+    except Corrupt as error:
+        path = str(error.details.get("path", ""))
+        if not path.startswith(f"{FOLDER}/") or path.startswith(f"{OBJECTS}/{tail.number:020d}/"):
+            raise  # it is the workspace that is damaged, or something that an attempt before this one left
+        raise type(error)(
+            f"{path} is damaged or missing, and backup {tail.number}, which the next one builds on, names it; name "
+            "another store with --to",
+            path=path,
+        ) from error
     finally:
-        positions = {log: await _release(workspace, log, pin, actor) if log in pinned else 0 for log in ORDER}
+        released = await pins.release()
+    positions = {log: max(int(manifests[log].watermark), released.get(log, 0)) for log in ORDER}
     return Taken(backup, tuple(taking.troubled), positions)
 
 
-async def _release(workspace: Workspace, log: str, pin: str, actor: str) -> int:
-    """Let the revision go. A pin that stays behind expires by itself, so trouble is no reason to fail."""
+async def newest_to_build_on(vault: Vault) -> tuple[Backup | None, str, Tail]:
+    """The newest backup as `Vault.newest` gives it; one that cannot be read is an error that says how to go on."""
     try:
-        return (await workspace.decide(log, ReleasePin(pin), actor=actor)).position
-    except ArcoError:
-        return 0
+        return await vault.newest()
+    except LostObject:
+        raise
+    except Corrupt as error:
+        path, floor = str(error.details.get("path", "")), await vault.sequence.floor()
+        # Without it the one before is the newest again. If that was let go, nothing tells where numbers go on.
+        aside = f", or move {path} aside: the next backup then builds on the one before it"
+        is_last = floor and path == vault.sequence.path(floor + 1)
+        raise Corrupt(
+            f"{path}, the newest backup, was altered, and the next one builds on it; name another store with "
+            f"--to{'' if is_last else aside}",
+            path=path,
+        ) from error
+
+
+class _Pins:
+    """Keeps the revisions that are copied, whatever the collector does meanwhile."""
+
+    def __init__(self, workspace: Workspace, actor: str) -> None:
+        self._workspace = workspace
+        self._actor = actor
+        self._id = f"backup-{new_ulid(workspace.runtime, workspace.runtime)}"
+        self._old = workspace.cadence.keep_all // 4
+        """Microseconds after which a revision is pinned; clocks may differ by the rest of the time it is retained."""
+        self._young: dict[str, Manifest] = {}
+        self._pinned: list[str] = []
+        self._watching: Task | None = None
+
+    async def keep(self, log: str, manifest: Manifest) -> None:
+        """See to it that a revision stays. A log to which nobody ever wrote has none."""
+        if manifest.number:
+            self._young[log] = manifest
+            if self._due(manifest) <= 0:
+                await self._pin(log)
+
+    def watch(self) -> None:
+        """Pin what gets old, until `release`."""
+        self._watching = self._workspace.runtime.spawn(self._watch(), "pins of a backup")
+
+    async def release(self) -> dict[str, int]:
+        """Let the revisions go; where the logs ended then. A pin that stays behind expires by itself, so trouble is no
+        reason to fail."""
+        if self._watching is not None:
+            self._watching.cancel()
+        ends: dict[str, int] = {}
+        for log in self._pinned:
+            with suppress(ArcoError):
+                ends[log] = (await self._workspace.decide(log, ReleasePin(self._id), actor=self._actor)).position
+        return ends
+
+    async def _watch(self) -> None:
+        runtime = self._workspace.runtime
+        while self._young:
+            await runtime.sleep(max(0.0, min(self._due(manifest) for manifest in self._young.values())))
+            for log in [log for log, manifest in self._young.items() if self._due(manifest) <= 0]:
+                try:
+                    await self._pin(log)
+                except Unavailable:
+                    await runtime.sleep(RETRY_SECONDS)
+                except ArcoError:
+                    del self._young[log]  # if the revision is not retained any more, whoever copies it finds out
+
+    def _due(self, manifest: Manifest) -> float:
+        """Seconds until a revision is to be pinned."""
+        return (manifest.published_at + self._old - self._workspace.runtime.now()) / SECOND
+
+    async def _pin(self, log: str) -> None:
+        if log not in self._pinned:
+            self._pinned.append(log)  # before it is there: whoever is cancelled half-way releases it too
+        expires = self._workspace.runtime.now() + PIN_LIFE
+        pin = PinRevision(self._id, self._young[log].number, "backup", expires)
+        await self._workspace.pin(log, pin, actor=self._actor)
+        del self._young[log]
 
 
 @dataclass

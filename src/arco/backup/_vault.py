@@ -11,6 +11,7 @@ goes on after a crash finds what is there already.
 
 import hashlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Container, Iterable
+from dataclasses import dataclass
 from typing import TypeVar
 
 from arco.backup._format import (
@@ -37,7 +38,7 @@ from arco.storage import (
     remove_empty_folders,
 )
 
-__all__ = ["FOLDER", "LIST_ENTRIES", "Vault", "in_parallel"]
+__all__ = ["FOLDER", "LIST_ENTRIES", "OBJECTS", "Survey", "Vault", "in_parallel", "shown_numbers"]
 
 FOLDER = "backups"
 OBJECTS = f"{FOLDER}/objects"
@@ -48,6 +49,25 @@ ATTEMPTS = 8
 PARALLEL = 16
 
 T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Survey:
+    """Every backup that is there or should be."""
+
+    backups: list[Backup]
+    """Those that can be read, oldest first."""
+    unreadable: dict[int, Corrupt]
+    """Those that cannot, with the reason; `LostObject` if the backup itself is missing."""
+
+    @property
+    def newest(self) -> int:
+        """The highest number, readable or not; 0 if there is none."""
+        return max([*self.unreadable, *(one.number for one in self.backups)], default=0)
+
+    @property
+    def missing(self) -> list[int]:
+        return sorted(number for number, error in self.unreadable.items() if isinstance(error, LostObject))
 
 
 class Vault:
@@ -63,11 +83,58 @@ class Vault:
 
     async def newest(self) -> tuple[Backup | None, str, Tail]:
         """The newest backup, the sha256 of its bytes, and the tail it proves."""
-        tail = await self.sequence.tail()
+        tail = await self._tail()
         if tail.number == 0:
             return None, "", tail
         data = await self.sequence.read_known(tail.number)
         return self._decode(data, tail.number), hashlib.sha256(data).hexdigest(), tail
+
+    async def _tail(self) -> Tail:
+        """The tail, or `LostObject` if there are newer backups behind a gap.
+
+        The protocol needs no listing: numbers are dense, and only `prune` deletes some, below a floor. But a vault lies
+        where others have rights, and a rule that deletes old objects makes it look empty. So this is a look for damage:
+        it decides nothing but whether to stop.
+        """
+        try:
+            tail = await self.sequence.tail()
+        except LostObject:  # the first number above the floor is gone
+            there = await self._listed_numbers(0)
+            raise self._gap(await self.sequence.floor() + 1, there) from None
+        there = [number for number in await self._listed_numbers(tail.number) if number > tail.number]
+        if there and not await self.sequence.exists(tail.number + 1):  # else somebody finished one meanwhile
+            raise self._gap(tail.number + 1, there)
+        return tail
+
+    async def _listed_numbers(self, newest: int) -> list[int]:
+        """Numbers above the floor that a listing shows: of all, or of those near the newest one that is known. What
+        backups name lies below the same prefix, and is far more."""
+        folders = (
+            {self.sequence.path(number).rsplit("/", 1)[0] for number in (newest, newest + 1)} if newest else {FOLDER}
+        )
+        floor = await self.sequence.floor()
+        found = set()
+        for folder in folders:
+            async for info in self._store.list(folder):
+                name = info.path.rpartition("/")[2]
+                if name.isdigit() and int(name) > floor and info.path == self.sequence.path(int(name)):
+                    found.add(int(name))
+        return sorted(found)
+
+    def _gap(self, missing: int, there: list[int]) -> LostObject:
+        path = self.sequence.path(missing)
+        deleted = "something deletes objects in the vault, such as a lifecycle rule: stop it"
+        if not there:
+            return LostObject(
+                f"{path} is missing although older backups were let go, and no other is there; {deleted}, and name "
+                "another store for backups with --to",
+                path=path,
+            )
+        return LostObject(
+            f"{path} is missing, and there are newer backups: {shown_numbers(there)}; {deleted}. `arco restore --backup"
+            f" {there[-1]}` uses one that is there; for new backups name another store with --to",
+            path=path,
+        )
 
     async def backup(self, number: int | None) -> Backup:
         """One backup, or the newest; `NotFound` if it is not there."""
@@ -84,10 +151,33 @@ class Vault:
         return self._decode(data, number)
 
     async def backups(self) -> list[Backup]:
-        """Every backup, oldest first."""
-        tail, floor = await self.sequence.tail(), await self.sequence.floor()
-        numbers = range(floor + 1, tail.number + 1)
-        return [self._decode(await self.sequence.read_known(number), number) for number in numbers]
+        """Every backup, oldest first. One that cannot be read ends it; `survey` goes on."""
+        found = await self.survey()
+        for number in sorted(found.unreadable):
+            raise found.unreadable[number]
+        return found.backups
+
+    async def survey(self) -> Survey:
+        """Every backup, whatever became of the others. It looks behind gaps too, as `newest` does."""
+        floor = await self.sequence.floor()
+        try:
+            dense = least = (await self.sequence.tail()).number
+        except LostObject:  # the first number above the floor is gone
+            dense, least = 0, floor + 1
+        listed = set(await self._listed_numbers(dense))
+        backups: list[Backup] = []
+        unreadable: dict[int, Corrupt] = {}
+        for number in range(floor + 1, max([least, *listed]) + 1):
+            data = await self.sequence.read(number) if number <= dense or number in listed else None
+            try:
+                if data is None:
+                    path = self.sequence.path(number)
+                    raise LostObject(f"{path} is missing; use another backup", path=path)
+                backups.append(self._decode(data, number))
+            except Corrupt as error:
+                unreadable[number] = error
+        floor = await self.sequence.floor()  # what somebody prunes meanwhile is not lost
+        return Survey(backups, {number: error for number, error in unreadable.items() if number > floor})
 
     def _decode(self, data: bytes, number: int) -> Backup:
         path = self.sequence.path(number)
@@ -230,6 +320,17 @@ class Vault:
             return base.isdigit() and int(base) < before
 
         await remove_empty_folders(self._store, OBJECTS, is_over)
+
+
+def shown_numbers(numbers: Iterable[int]) -> str:
+    """Numbers in order, with runs of them put together: 1, 4 to 6."""
+    runs: list[list[int]] = []
+    for number in sorted(numbers):
+        if runs and runs[-1][-1] == number - 1:
+            runs[-1][1:] = [number]
+        else:
+            runs.append([number])
+    return ", ".join(" to ".join(str(end) for end in run) for run in runs)
 
 
 async def in_parallel(

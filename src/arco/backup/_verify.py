@@ -161,7 +161,7 @@ async def compare_restored(
     vault: Vault, store: Store, incarnation: Incarnation, runtime: Runtime, definitions: Iterable[Definition]
 ) -> dict[str, list[Comparison]]:
     """Every table of a restored workspace, at the position it was restored to, against what the backup's log gives."""
-    backup = next((one for one in await vault.backups() if one.id == incarnation.backup), None)
+    backup = next((one for one in (await vault.survey()).backups if one.id == incarnation.backup), None)
     if not incarnation.backup:
         raise Refused(
             f"incarnation {incarnation.id} was not restored from a backup: its reason is {incarnation.reason}"
@@ -252,6 +252,8 @@ class _Examination:
 
     async def _refold(self, definition: Definition, manifest: Manifest) -> None:
         log = definition.log
+        if manifest.number == 0:  # nobody ever wrote to the log: there is no state to compare
+            return
         if base_for(definition, manifest).number != manifest.number or dict(manifest.folds) != definition.versions:
             self._say(Level.NOTE, log, "refold", "not compared: another fold version made the state that was copied")
             return

@@ -15,11 +15,13 @@ from arco.backup import (
     Moment,
     Plan,
     Restored,
+    Survey,
     Vault,
     compare_restored,
     plan_restore,
     prune,
     restore,
+    shown_numbers,
     take_backup,
     verify_backup,
 )
@@ -28,7 +30,7 @@ from arco.cli._connect import open_peers
 from arco.cli._doctor import report
 from arco.cli._open import cadence_of, open_base
 from arco.cli._output import grid, say, shown_size
-from arco.core import DAY, Invalid, StoreRefused, format_time, parse_time
+from arco.core import DAY, Corrupt, Invalid, StoreRefused, format_time, parse_time
 from arco.iceberg import Locations, open_locations, parse_location
 from arco.log import number_of, parse_position
 from arco.runtime import DEFINITIONS, Workspace, read_incarnation, read_incarnations
@@ -112,12 +114,28 @@ async def create(
 
 
 @command(app, "list")
-async def list_backups(session: Session, to: ToOption = None, backup_options: BackupOptionsOption = None) -> None:
-    """List the backups that can be restored."""
+async def list_backups(session: Session, to: ToOption = None, backup_options: BackupOptionsOption = None) -> int | None:
+    """List the backups that can be restored. Exits with 7 if one is damaged or missing."""
     async with open_vault(session, to, backup_options, Role.READER) as vault:
-        backups = await vault.backups()
-    rows = [
-        [
+        survey = await vault.survey()
+    headers = ["backup", "taken", "incarnation", "catalog", "activity", "size", "new objects", "new", "data"]
+    rows = _rows(survey)
+    shown: RenderableType = grid(headers, rows) if rows else say("There is no backup yet; `arco backup` takes one.")
+    unreadable = [
+        {"backup": number, "path": str(error.details.get("path", "")), "error": error.message}
+        for number, error in sorted(survey.unreadable.items())
+    ]
+    session.output.emit({"backups": [_document(one) for one in survey.backups], "unreadable": unreadable}, shown)
+    if not unreadable:
+        return None
+    _warn_of(session, survey)
+    return Corrupt.exit_code
+
+
+def _rows(survey: Survey) -> list[list[object]]:
+    """A row for each backup; one for each run of those that are missing."""
+    rows: dict[int, list[object]] = {
+        one.number: [
             str(one.number),
             format_time(one.taken_at),
             one.incarnation,
@@ -127,11 +145,27 @@ async def list_backups(session: Session, to: ToOption = None, backup_options: Ba
             shown_size(one.copied_bytes),
             "yes" if one.data else "no",
         ]
-        for one in backups
-    ]
-    headers = ["backup", "taken", "incarnation", "catalog", "activity", "size", "new objects", "new", "data"]
-    shown: RenderableType = grid(headers, rows) if rows else say("There is no backup yet; `arco backup` takes one.")
-    session.output.emit({"backups": [_document(one) for one in backups]}, shown)
+        for one in survey.backups
+    }
+    missing = survey.missing
+    for number in survey.unreadable:
+        if number not in missing:
+            rows[number] = [str(number), "damaged", *[""] * 7]
+        elif number - 1 not in missing:
+            end = next(last for last in missing if last >= number and last + 1 not in missing)
+            rows[number] = [shown_numbers(range(number, end + 1)), "missing", *[""] * 7]
+    return [rows[number] for number in sorted(rows)]
+
+
+def _warn_of(session: Session, survey: Survey) -> None:
+    for number, error in sorted(survey.unreadable.items()):
+        if number not in survey.missing:
+            session.output.warn(error.message)
+    if survey.missing:
+        session.output.warn(
+            f"missing: {shown_numbers(survey.missing)}. Something deletes objects in the vault, such as a lifecycle "
+            "rule: stop it, and check what is there with `arco backup verify`"
+        )
 
 
 @command(app)
@@ -353,7 +387,7 @@ def backup_url(session: Session, named: str | None = None) -> str:
         raise Invalid("nothing says where backups are; name a store with --to or --from, or set ARCO_BACKUP_TO")
     scheme, separator, rest = url.partition("://")
     if not separator or scheme == "memory":
-        raise Invalid("the store of backups is named by a URL: file://, s3:// or az://")
+        raise Invalid("the store of backups is named by a URL: file://, s3://, az:// or gs://")
     if scheme == "file" and not rest.startswith("~"):
         here = named is not None or origin["backup_to"] != "arco.toml"
         url = f"file://{((Path.cwd() if here else project.folder) / rest).resolve()}"
@@ -434,12 +468,14 @@ def _document(backup: Backup) -> dict[str, Any]:
 
 def _fields(backup: Backup) -> RenderableType:
     logs = ", ".join(f"{log} through segment {copy.link.number}" for log, copy in sorted(backup.logs.items()))
+    tables = sum(one.count for one in backup.lists_of("iceberg"))
+    also = f" and the metadata of {tables:,} Iceberg table{'s' * (tables != 1)}" if tables else ""
     rows: list[list[object]] = [
         ["backup", str(backup.number)],
         ["of", f"{backup.tenant}/{backup.workspace}, {backup.incarnation}"],
         ["taken", f"{format_time(backup.taken_at)} by {backup.actor}"],
         ["logs", logs],
-        ["holds", f"{backup.objects:,} objects, {shown_size(backup.bytes)}"],
+        ["holds", f"{backup.objects - tables:,} objects{also}, {shown_size(backup.bytes)}"],
         ["new", f"{backup.copied:,} objects, {shown_size(backup.copied_bytes)}"],
     ]
     return grid(["", ""], rows)

@@ -23,6 +23,8 @@ from arco.runtime import Peers, Workspace
 from arco.state import Layout
 
 if TYPE_CHECKING:
+    from fastapi import FastAPI
+
     from arco.servo import Merger
 
 __all__ = ["IN_PROCESS", "TIMEOUT_SECONDS", "connect", "find_server", "open_peers", "serves", "stored_secret"]
@@ -140,9 +142,25 @@ async def _embedded(session: Session, merger: "Merger | None" = None) -> AsyncIt
             allowed_locations=tuple(project.loaded.settings.allowed_locations.split()),
         )
         stack.push_async_callback(close_app, app)
-        transport = httpx.ASGITransport(app, raise_app_exceptions=False)
+        transport = _InProcess(app, workspace)
         client = AsyncClient(IN_PROCESS, transport=transport, timeout=TIMEOUT_SECONDS, runtime=runtime)
         yield await stack.enter_async_context(client)
+
+
+class _InProcess(httpx.ASGITransport):
+    """The API in this process. A server whose incarnation is sealed opens the next one in a moment, so clients try
+    again; here it stays the same one, and they shall not."""
+
+    def __init__(self, app: "FastAPI", workspace: Workspace) -> None:
+        super().__init__(app, raise_app_exceptions=False)
+        self._workspace = workspace
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        response = await super().handle_async_request(request)
+        is_sealed = any(log.follower.sealed for log in self._workspace.logs.values())
+        if response.status_code == httpx.codes.SERVICE_UNAVAILABLE and is_sealed:
+            response.status_code = httpx.codes.INTERNAL_SERVER_ERROR
+        return response
 
 
 async def open_peers(session: Session, stack: AsyncExitStack) -> Peers | None:

@@ -32,7 +32,8 @@ STYLES = {Level.OK: "green", Level.NOTE: "blue", Level.WARNING: "yellow", Level.
 async def doctor(session: Session, log: LogArgument = None) -> int | None:
     """Check the store, chains, hashes, density and references, and what Iceberg tables lead to.
 
-    Writes nothing but a test below selftest/, which it removes. Exits with 7 if it finds an error.
+    Writes nothing but a test below selftest/, which it removes. Exits with 7 if it finds an error, with 5 if a newer
+    program wrote what there is.
     """
     project = session.project
     document: dict[str, object] = {"workspace": project.scope.root, "store": project.store, "incarnation": None}

@@ -67,7 +67,7 @@ async def erase_events(
         holding = await _holding(session, plan)
         if dry_run:
             parts = [*_plan_text(plan), *_backups_text(holding)]
-            session.output.emit({**_planned(plan), "dry_run": True, "backups": _numbers(holding)}, *parts)
+            session.output.emit({**_planned(plan), "dry_run": True, "backups": holding}, *parts)
             return
         if not yes and not sys.stdin.isatty():
             raise Refused("what is erased does not come back; look at it with --dry-run, then say --yes")
@@ -75,7 +75,7 @@ async def erase_events(
         with session.output.steps() as progress:
             done = await erase(base, scope, runtime, plan, actor=f"local:{local_user()}", progress=progress)
     document = {**_planned(plan), "dry_run": False, "incarnation": done.incarnation.id, "deleted": done.deleted}
-    document |= {"incarnations": [buried_document(one) for one in done.buried], "backups": _numbers(holding)}
+    document |= {"incarnations": [buried_document(one) for one in done.buried], "backups": holding}
     session.output.emit(document, *_done_text(done), *_backups_text(holding))
 
 
@@ -100,13 +100,15 @@ def _check_reason(reason: str, selection: Selection) -> None:
         raise Invalid("the reason has the text in it that is to go; the reason stays, so say it otherwise")
 
 
-async def _holding(session: Session, plan: ErasurePlan) -> list[Backup]:
-    """Backups that hold something of what goes, as far as the settings say where backups are."""
+async def _holding(session: Session, plan: ErasurePlan) -> list[int]:
+    """Backups that hold something of what goes, as far as the settings say where backups are. One that cannot be read
+    may hold it too."""
     if not session.project.loaded.settings.backup_to:
         return []
     async with open_vault(session, None, None, Role.READER) as vault:
-        backups = await vault.backups()
-    return [one for one in backups if _holds(one, plan)]
+        survey = await vault.survey()
+    holding = {one.number for one in survey.backups if _holds(one, plan)}
+    return sorted(holding | survey.unreadable.keys() - survey.missing)
 
 
 def _holds(backup: Backup, plan: ErasurePlan) -> bool:
@@ -117,10 +119,6 @@ def _holds(backup: Backup, plan: ErasurePlan) -> bool:
 
 
 # What it says
-
-
-def _numbers(holding: Iterable[Backup]) -> list[int]:
-    return [one.number for one in holding]
 
 
 def _count(by_log: dict[str, dict[str, int]]) -> int:
@@ -221,11 +219,11 @@ def buried_text(buried: list[Buried], deleted: str) -> list[RenderableType]:
     return parts
 
 
-def _backups_text(holding: list[Backup]) -> list[RenderableType]:
+def _backups_text(holding: list[int]) -> list[RenderableType]:
     if not holding:
         return []
-    numbers = ", ".join(str(one.number) for one in holding)
-    last = holding[-1].number
+    numbers = ", ".join(str(number) for number in holding)
+    last = holding[-1]
     return [
         say(
             f"Backups still hold it: {numbers}. Take another one, then let them go: "

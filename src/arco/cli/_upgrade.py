@@ -220,7 +220,8 @@ def _report(
         "different": wrong,
     }
     table = grid(["log", "domain", "before", "this program", ""], rows)
-    session.output.emit(document, table, _verdict(due, wrong, serving, done))
+    is_back = any(plans[log].newer for log in due)
+    session.output.emit(document, table, _verdict(due, wrong, serving, done=done, is_back=is_back))
     return Corrupt.exit_code if wrong else None
 
 
@@ -232,12 +233,15 @@ def _what(plan: UpgradePlan, domain: str, is_due: bool) -> str:
     return "checked to be the same" if is_due else "stays"
 
 
-def _verdict(due: list[str], wrong: list[str], serving: str, done: bool) -> RenderableType:
+def _verdict(due: list[str], wrong: list[str], serving: str, *, done: bool, is_back: bool) -> RenderableType:
     if wrong:
         return say(f"Not what the log says: {', '.join(wrong)}. Run `arco rebuild --verify`, and tell us.", "bold red")
     if not due:
         return say("Nothing to do: the state is of this program's folds.", "green")
     if done:
-        return say(f"Done: {', '.join(due)} folded anew and compared. Older programs only read from now on.", "green")
+        after = "Older programs only read from now on."
+        if is_back:
+            after = "This program writes again; newer ones must stay stopped."
+        return say(f"Done: {', '.join(due)} folded anew and compared. {after}", "green")
     server = f" Stop the server at {serving} first." if serving else ""
     return say(f"Would fold {', '.join(due)} anew, in one revision each.{server}", "yellow")

@@ -1,5 +1,6 @@
 """Ids, keys, clock and randomness ports, errors, configuration. Imports nothing else of Arco."""
 
+from arco.core._advice import PUT_BACK
 from arco.core._canonical import canonical_json, fingerprint, sha256_hex
 from arco.core._config import Loaded, Settings, check_master, load_settings
 from arco.core._errors import (
@@ -75,6 +76,7 @@ __all__ = [
     "MAX_TIME",
     "MINUTE",
     "MIN_SECRET_BYTES",
+    "PUT_BACK",
     "SECOND",
     "SERVICE_LIFE",
     "ArcoError",

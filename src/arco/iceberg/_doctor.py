@@ -9,7 +9,7 @@ A table is examined for itself: what is wrong with one keeps nobody from looking
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from arco.core import ArcoError, Corrupt, Forbidden, Invalid, LostObject, Outdated, TooLarge
+from arco.core import PUT_BACK, ArcoError, Corrupt, Forbidden, Invalid, LostObject, Outdated, TooLarge
 from arco.domains.catalog import TABLES, TableRow, path_of_table
 from arco.domains.tables import TABLE_STATES, TableState
 from arco.iceberg._errors import MetadataMissing
@@ -104,12 +104,10 @@ class _Examination:
         newest = 0 if current is None else current.tail.number
         if newest < known:
             path = sequence.path(newest + 1)
-            raise LostObject(
-                f"{path} is missing although pointer {known} was recorded; restore it from a backup", path=path
-            )
+            raise LostObject(f"{path} is missing although pointer {known} was recorded; {PUT_BACK}", path=path)
         if current is None:
-            message = "has no pointer: it was never more than a name, or its pointers were lost"
-            self.say(Level.WARNING, f"{named.text} {message}; restore them from a backup, or drop it")
+            message = "has no pointer: it was never more than a name, or its pointer was lost"
+            self.say(Level.WARNING, f"{named.text} {message}; drop the name, or {PUT_BACK}")
             return None
         previous: str | None = None
         for number in range(max(await sequence.floor(), newest - NEWEST) + 1, newest + 1):
@@ -143,8 +141,7 @@ class _Examination:
         elif not is_newest:
             path = decisions.path(pointer.txn)
             raise LostObject(
-                f"{path} is missing although pointer {pointer.number}, which it decides, is superseded; "
-                "restore it from a backup",
+                f"{path} is missing although pointer {pointer.number}, which it decides, is superseded; {PUT_BACK}",
                 path=path,
             )
 
@@ -163,18 +160,18 @@ class _Examination:
             data = await self._locations.read(location)
             value = (read_table if named.kind == "table" else read_view)(data)
         except MetadataMissing:
-            message = f"the metadata file {location} is missing; restore it from a backup"
+            message = f"the metadata file {location} is missing; {PUT_BACK}"
             raise LostObject(message, path=location) from None
         except Forbidden as error:
             self.say(Level.WARNING, f"{named.text}: its metadata file was not looked at: {error.message}", location)
             return
         except (Invalid, TooLarge) as error:
-            message = f"the metadata file {location} cannot be used: {error.message}; restore it from a backup"
+            message = f"the metadata file {location} cannot be used: {error.message}; {PUT_BACK}"
             raise Corrupt(message, path=location) from None
         uuid = value.get("table-uuid" if named.kind == "table" else "view-uuid") or ""
         if held.table_uuid and uuid != held.table_uuid:
             message = f"the metadata file {location} belongs to {uuid!r}, the pointer to {held.table_uuid!r}"
-            raise Corrupt(f"{message}; restore it from a backup", path=location)
+            raise Corrupt(f"{message}; {PUT_BACK}", path=location)
         self.files += 1
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from arco.core import Corrupt
+from arco.core import PUT_BACK, Corrupt
 from arco.iceberg._locations import MetadataFiles
 from arco.storage import Glance
 
@@ -46,9 +46,9 @@ class Documents:
         try:
             value = msgspec.json.decode(data)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            raise Corrupt(f"{location} is not JSON: {error}; restore it from a backup", location=location) from error
+            raise Corrupt(f"{location} is not JSON: {error}; {PUT_BACK}", location=location) from error
         if not isinstance(value, dict):
-            raise Corrupt(f"{location} holds no metadata; restore it from a backup", location=location)
+            raise Corrupt(f"{location} holds no metadata; {PUT_BACK}", location=location)
         return self._keep(Document(location, value, data))
 
     def remembers(self, location: str) -> bool:

@@ -14,9 +14,29 @@ from dataclasses import dataclass, replace
 
 import msgspec
 
-from arco.core import LostObject, OutcomeUnknown, Runtime, Superseded, Unavailable, new_ulid
+from arco.core import (
+    PUT_BACK,
+    Corrupt,
+    LostObject,
+    OutcomeUnknown,
+    Outdated,
+    Runtime,
+    Superseded,
+    Unavailable,
+    new_ulid,
+)
 from arco.iceberg._decisions import Decisions
-from arco.iceberg._pointer import Held, Kind, Pointer, State, check_link, decode_pointer, encode_pointer, sha256_of
+from arco.iceberg._pointer import (
+    FORMAT,
+    Held,
+    Kind,
+    Pointer,
+    State,
+    check_link,
+    decode_pointer,
+    encode_pointer,
+    sha256_of,
+)
 from arco.iceberg._who import Who
 from arco.storage import MIN_AGE, Glance, Lost, Sequence, Store, Tail
 
@@ -149,17 +169,24 @@ class Pointers:
         entry = self._entries.get(table_id)
         return entry is not None and entry.is_new
 
-    async def seal(self, table_id: str, who: Who) -> bool:
+    async def seal(self, table_id: str, who: Who, *, newest: int = 0) -> bool:
         """Put a last pointer after the newest one, so that nobody can commit here any more. Whether this call did.
 
         It stays when everything else of the incarnation is deleted, so it says nothing of the table. A transaction that
-        is under way gets some time to end, then it is aborted.
+        is under way gets some time to end, then it is aborted. `newest` is a number that a listing showed: with it what
+        is damaged can be sealed too, and what has a hole.
         """
         while True:
             try:
-                current = await self.settled(table_id)
+                current = await self.settled(table_id, hint=newest)
+            except Outdated:
+                raise
             except Superseded:
                 return False
+            except Corrupt:
+                if not newest:
+                    raise
+                current = await self._damaged(table_id, newest)
             if current is None:
                 return False
             again = msgspec.structs.replace(
@@ -184,6 +211,28 @@ class Pointers:
             )
             if await self.create(self.prepare(current, again)) is not None:
                 return True
+
+    async def _damaged(self, table_id: str, number: int) -> Current:
+        """A pointer that says nothing, as something to put a seal after."""
+        sequence, asked = self._entry(table_id).sequence, self._runtime.boottime()
+        data = await sequence.read_known(number)
+        nothing = Pointer(
+            format=FORMAT,
+            id="",
+            number=number,
+            previous_hash="",
+            incarnation=self._incarnation,
+            table_id=table_id,
+            kind="table",
+            state="live",
+            metadata_location="",
+            table_uuid="",
+            operation="",
+            actor="",
+            source="admin",
+            committed_at=0,
+        )
+        return Current(Tail(number, asked), nothing, sha256_of(data), None, True)
 
     def remembered(self, table_id: str) -> Current | None:
         """What was in force when somebody in this process last looked; no request, and no proof."""
@@ -301,7 +350,7 @@ class Pointers:
             path = self.decisions.path(superseded.txn)
             raise LostObject(
                 f"{path} is missing although pointer {superseded.number} of the table {superseded.table_id}, which it "
-                "decides, is superseded; run `arco doctor`, then restore it from a backup",
+                f"decides, is superseded; run `arco doctor`, then {PUT_BACK}",
                 path=path,
             )
         return outcome == "committed"

@@ -5,7 +5,7 @@ An orphan and a blob whose event is still on its way look alike, so blobs are ne
 
 import hashlib
 
-from arco.core import Corrupt, Invalid, LostObject, TooLarge, Unavailable
+from arco.core import PUT_BACK, Corrupt, Invalid, LostObject, TooLarge, Unavailable
 from arco.storage import ObjectExists, ObjectMissing, Store, StoreFailed
 
 __all__ = ["MAX_BLOB_BYTES", "Blobs"]
@@ -47,5 +47,5 @@ class Blobs:
         except StoreFailed as error:
             raise Unavailable(f"{path} cannot be read now: {error.message}; try again") from error
         if hashlib.sha256(data).hexdigest() != sha256:
-            raise Corrupt(f"{path} does not have the bytes its name promises; restore it from a backup", path=path)
+            raise Corrupt(f"{path} does not have the bytes its name promises; {PUT_BACK}", path=path)
         return data

@@ -70,7 +70,8 @@ class Follower:
         if self.sealed:
             raise Superseded(
                 f"the log {self.place.log} of incarnation {self.place.incarnation} is sealed: the workspace was "
-                "restored, or something was erased; reopen it, or run that command again if it was not finished"
+                "restored, or something was erased; reopen it. If no other one is open, that was interrupted: run "
+                "`arco restore` or `arco erase` again to finish it"
             )
         reason = self._newer or self.fold.skipped()
         if reason:

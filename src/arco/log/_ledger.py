@@ -20,7 +20,7 @@ from collections import OrderedDict
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import TypeVar
 
-from arco.core import ArcoError, Corrupt, LostObject, Runtime, Superseded, Unavailable
+from arco.core import PUT_BACK, ArcoError, Corrupt, LostObject, Runtime, Superseded, Unavailable
 from arco.log._pack import Pack, PackIndex, decode_index, list_packs
 from arco.log._segment import FIRST_LINK, Link, Place, decode_segment, link_of
 from arco.storage import ObjectMissing, Sequence, Store, StoreFailed, Tail
@@ -39,6 +39,8 @@ WINDOW, WINDOW_BYTES = 256, 4 << 20
 """Loose segments that are read before the floor is asked, if it has to be."""
 AHEAD = 8
 """Loose segments that are fetched at once, if they are known to exist: a store far away takes its time."""
+FEW = AHEAD
+"""Loose segments that are read one after the other in search of the end, before it is looked for by itself."""
 CHUNK_BYTES = 8 << 20
 """Bytes of a pack that are read at once."""
 INDEXES, LISTS = 8, 64
@@ -115,8 +117,13 @@ class Ledger:
 
         Stops after number `through`. Numbers up to `at_least` are known to exist: if one is nowhere, that is
         `LostObject`. Who may have enough of it soon reads `gradually`: one segment at first, then ever more at once.
+
+        Whoever reads one segment after the other may never reach the end beside writers that do not rest. So after a
+        few the end is found without reading, and counts although the log goes on meanwhile.
         """
         most = 1 if gradually else WINDOW
+        few = max(tail.number, at_least, self.packed) + FEW
+        ended: float | None = None  # when it was asked that nothing follows, once that is known
         while through is None or tail.number < through:
             if tail.number < self.packed:
                 last = self.packed if through is None else min(self.packed, through)
@@ -124,14 +131,15 @@ class Ledger:
                     yield found
                 tail = Tail(last, tail.proven)
                 continue
-            segments, end = await self._window(tail, through, at_least, most)
+            if through is None and tail.number >= few:
+                asked = self._runtime.boottime()
+                newest = await self.sequence.newest(tail.number)
+                if await self._is_above_floor(tail):
+                    ended, through, at_least = asked, newest, newest
+                continue
+            segments, end = await self._window(tail, few if through is None else through, at_least, most)
             most = min(2 * most, WINDOW)
-            try:
-                await self.sequence.check_floor(tail.number + 1, tail.proven)
-            except Superseded:
-                if self._newest is None:
-                    raise
-                await self._renew_for(tail.number + 1, "lies below the floor and in no pack")
+            if not await self._is_above_floor(tail):
                 continue
             for found in segments:
                 yield found
@@ -140,19 +148,28 @@ class Ledger:
                 if tail.number < at_least:
                     await self._renew_for(tail.number + 1, f"is missing although {at_least} was announced")
                     continue
-                tail = Tail(tail.number, end)
+                ended = end
                 break
-        yield tail
+        yield tail if ended is None else Tail(tail.number, ended)
 
-    async def _window(
-        self, tail: Tail, through: int | None, at_least: int, most: int
-    ) -> tuple[list[Found], float | None]:
+    async def _is_above_floor(self, tail: Tail) -> bool:
+        """Whether what was found after a tail counts. If not, newer packs are known now that have it."""
+        try:
+            await self.sequence.check_floor(tail.number + 1, tail.proven)
+        except Superseded:
+            if self._newest is None:
+                raise
+            await self._renew_for(tail.number + 1, "lies below the floor and in no pack")
+            return False
+        return True
+
+    async def _window(self, tail: Tail, through: int, at_least: int, most: int) -> tuple[list[Found], float | None]:
         """Some loose segments after the tail; and, if they end there, when that was asked."""
         segments: list[Found] = []
         number, size = tail.number, 0
-        while len(segments) < most and size < WINDOW_BYTES and (through is None or number < through):
+        while len(segments) < most and size < WINDOW_BYTES and number < through:
             ahead = max(1, min(AHEAD, at_least - number, most - len(segments)))
-            numbers = range(number + 1, number + 1 + (ahead if through is None else min(ahead, through - number)))
+            numbers = range(number + 1, number + 1 + min(ahead, through - number))
             asked = self._runtime.boottime()
             for number, data in zip(numbers, await self._fetch(numbers), strict=True):
                 if data is None:
@@ -190,8 +207,8 @@ class Ledger:
         await self.renew()
         if number > self.packed:
             raise LostObject(
-                f"segment {number} of the log {self.place.log} {why}; nothing is written any more: run `arco doctor`, "
-                f"then restore {self.sequence.path(number)} from a backup",
+                f"segment {number} of the log {self.place.log} {why}; run `arco doctor`, then for "
+                f"{self.sequence.path(number)}: {PUT_BACK}",
                 path=self.sequence.path(number),
             )
 
@@ -283,7 +300,7 @@ class Ledger:
             except ObjectMissing:
                 raise LostObject(
                     f"{pack.path} is missing although a manifest names it: segments {pack.first} to {pack.last} of "
-                    f"the log {self.place.log} are lost; restore it from a backup",
+                    f"the log {self.place.log} are lost; {PUT_BACK}",
                     path=pack.path,
                 ) from None
             except StoreFailed as error:
@@ -294,4 +311,4 @@ class Ledger:
 
 
 def _altered(pack: Pack, why: str) -> Corrupt:
-    return Corrupt(f"{pack.path} is damaged: {why}; run `arco doctor`, then restore it from a backup", path=pack.path)
+    return Corrupt(f"{pack.path} is damaged: {why}; run `arco doctor`, then {PUT_BACK}", path=pack.path)

@@ -17,7 +17,7 @@ from itertools import accumulate
 import msgspec
 import zstandard
 
-from arco.core import Corrupt, check_format, format_in
+from arco.core import PUT_BACK, Corrupt, check_format, format_in
 from arco.log._segment import Place
 
 __all__ = ["Pack", "PackIndex", "decode_index", "encode_list", "encode_pack", "list_packs"]
@@ -132,4 +132,4 @@ def list_packs(listed: Pack, data: bytes) -> tuple[Pack, ...]:
 
 
 def _broken(pack: Pack, why: str) -> Corrupt:
-    return Corrupt(f"{pack.path} is damaged: {why}; run `arco doctor`, then restore it from a backup", path=pack.path)
+    return Corrupt(f"{pack.path} is damaged: {why}; run `arco doctor`, then {PUT_BACK}", path=pack.path)

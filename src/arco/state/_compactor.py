@@ -155,12 +155,17 @@ class Compactor:
             raise Unavailable(f"position {position} was not published within {PATIENCE:.0f} s; try again") from None
 
     async def publish(self) -> Manifest:
-        """Publish whatever is folded; the head itself if there is nothing new."""
+        """Publish whatever is folded; the head itself if there is nothing new, or if another one published as much.
+
+        Else whoever publishes beside a busy one would lose number after number, and be behind again each time.
+        """
         async with self._mutex:
-            while True:
+            folded = self._replica.watermark
+            while not self._is_published(folded):
                 await self._stand_on_head()
                 if await self._publish_on_head(self._replica):
                     break
+                self._waiters.answer(self.head.manifest)
             self.merging.start()
             self.packing.start()
         self._waiters.answer(self.head.manifest)
@@ -277,6 +282,14 @@ class Compactor:
         finally:
             self._running = False
             self._waiters.fail(self._failed or Stale(f"the compactor of {self._layout.place.log} was closed"))
+
+    def _is_published(self, position: int) -> bool:
+        """Whether another one published a revision that covers a position and leaves no work of this process behind."""
+        self._check_head()
+        head, made = self.head.manifest, {*self.merging.results, *self.packing.results}
+        if head.id == self._replica.base.id or self._is_of_older_folds():
+            return False
+        return int(head.watermark) >= position and not any(known.id in made for known in head.pending)
 
     def _is_of_older_folds(self) -> bool:
         return base_for(self._definition, self.head.manifest).id != self.head.manifest.id

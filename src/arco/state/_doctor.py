@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
 
-from arco.core import DAY, ArcoError, Corrupt, LostObject, Runtime, StoreRefused
+from arco.core import DAY, PUT_BACK, ArcoError, Corrupt, LostObject, Outdated, Runtime, StoreRefused
 from arco.log import FIRST_LINK, Ledger, Link, Place, Unknown, read_log
 from arco.state._definition import Definition
 from arco.state._layers import LayerReader
@@ -75,7 +75,10 @@ async def examine_log(
     runtime: Runtime,
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> list[Finding]:
-    """Everything there is to say about one log, errors first where they were found."""
+    """Everything there is to say about one log, errors first where they were found.
+
+    `Outdated` if a newer program wrote a part of it: then this one can tell nothing of its health.
+    """
     return await _Examination(definition, store, place, runtime, progress).run()
 
 
@@ -116,6 +119,8 @@ class _Examination:
         self._findings.append(Finding(level, self._place.log, check, message, path))
 
     def _fail(self, check: str, error: ArcoError) -> None:
+        if isinstance(error, Outdated):
+            raise error  # what this program cannot read may be as it must be
         self._say(Level.ERROR, check, error.message, str(error.details.get("path", "")))
 
     async def _chain(self) -> Chain | None:
@@ -144,7 +149,7 @@ class _Examination:
             return
         # What exists now was appended since: somebody is writing, and nothing is missing.
         if max(listed) > last and not await sequence.exists(last + 1):
-            message = f"{what} {last + 1} is missing although {what} {max(listed)} exists; restore it from a backup"
+            message = f"{what} {last + 1} is missing although {what} {max(listed)} exists; {PUT_BACK}"
             self._say(Level.ERROR, "density", message, sequence.path(last + 1))
 
     async def _head(self) -> Manifest | None:
@@ -170,7 +175,7 @@ class _Examination:
         floor = await self._log.sequence.floor()
         if floor > self._log.packed:
             message = f"segments up to {floor} may be deleted, and packs have them up to {self._log.packed} only"
-            self._say(Level.ERROR, "packs", f"{message}; restore the manifests from a backup")
+            self._say(Level.ERROR, "packs", f"{message}: a manifest was lost; {PUT_BACK}")
         if not manifest.packs:
             return
         packs = broken = 0
@@ -250,7 +255,7 @@ class _Examination:
                 Level.ERROR,
                 "watermark",
                 f"revision {manifest.number} covers segment {manifest.link.number}, the log ends at {chain.segments}: "
-                "segments were lost; restore them from a backup",
+                f"segment {missing} was lost; {PUT_BACK}",
                 self._log.sequence.path(missing),
             )
         elif manifest.link.number < chain.segments:

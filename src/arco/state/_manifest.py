@@ -13,7 +13,7 @@ import hashlib
 
 import msgspec
 
-from arco.core import Corrupt, check_format, format_in, with_checksum, without_checksum
+from arco.core import PUT_BACK, Corrupt, check_format, format_in, with_checksum, without_checksum
 from arco.log import FIRST_LINK, Link, Pack
 
 __all__ = [
@@ -159,7 +159,9 @@ def decode_manifest(data: bytes, path: str) -> Manifest:
         manifest = _decoder.decode(without_checksum(data))
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         check_format("manifest", format_in(data), FORMAT, path)
-        raise Corrupt(f"{path} is not a manifest or was altered: {error}; run `arco doctor`", path=path) from error
+        raise Corrupt(
+            f"{path} is not a manifest or was altered: {error}; run `arco doctor`, then {PUT_BACK}", path=path
+        ) from error
     check_format("manifest", manifest.format, FORMAT, path)
     return manifest
 

@@ -20,7 +20,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import TypeVar
 
-from arco.core import Corrupt, LostObject, Runtime, StoreRefused, Superseded, Unavailable
+from arco.core import PUT_BACK, Corrupt, LostObject, Runtime, StoreRefused, Superseded, Unavailable
 from arco.storage._store import Glance, ObjectExists, ObjectMissing, Store, StoreFailed, glance_at
 
 __all__ = ["MIN_AGE", "Lost", "Sequence", "Tail", "Won"]
@@ -91,7 +91,7 @@ class Sequence:
         if data is None:
             raise LostObject(
                 f"{self.path(number)} is missing although a newer object or a manifest names it; "
-                "run `arco doctor`, then restore it from a backup",
+                f"run `arco doctor`, then {PUT_BACK}",
                 path=self.path(number),
             )
         return data
@@ -203,7 +203,12 @@ class Sequence:
         """The newest number, given that all numbers from `start + 1` to it exist."""
         if start > self._floor and not await self.exists(start):
             start = self._floor  # the hint was wrong: it is advice only
-        return await _newest(self.exists, start)
+        return await self.newest(start)
+
+    async def newest(self, known: int) -> int:
+        """The newest number, given one that exists: gallop and bisect. That none is newer counts only above the floor:
+        the caller checks it."""
+        return await _newest(self.exists, known)
 
     async def exists(self, number: int) -> bool:
         return await self._is_there(self.path(number))

@@ -1,0 +1,60 @@
+"""`arco backup` and `arco restore` as people use them, on vaults that lost something."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Cli
+
+
+@pytest.fixture
+def vault(cli: Cli, workspace: Path, home: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of three backups."""
+    monkeypatch.setenv("ARCO_BACKUP_TO", f"file://{home}/vault")
+    for _ in range(3):
+        assert cli("backup").code == 0
+    return home / "vault/default/default/backups" / f"{0:013d}"
+
+
+def test_a_list_shows_what_cannot_be_read(cli: Cli, vault: Path) -> None:
+    second = vault / f"{2:020d}"
+    second.write_bytes(second.read_bytes().replace(b"local:", b"Local:"))
+    ran = cli("backup", "list")
+    assert ran.code == 7
+    assert [line.split()[:2][-1] for line in ran.out.splitlines() if line.startswith("2 ")] == ["damaged"]
+    assert "was altered" in ran.err
+    ran = cli("backup", "list", "--json")
+    assert ran.code == 7
+    assert [one["backup"] for one in ran.document["backups"]] == [1, 3]
+    [row] = ran.document["unreadable"]
+    assert (row["backup"], row["path"]) == (2, f"backups/{0:013d}/{2:020d}")
+    assert cli("backup", "verify").code == 0, "the newest is whole"
+    assert cli("backup", "prune", "--before", "3").code == 0
+    ran = cli("backup", "list", "--json")
+    assert (ran.code, len(ran.document["backups"]), ran.document["unreadable"]) == (0, 1, [])
+
+
+def test_a_list_shows_what_is_missing(cli: Cli, vault: Path) -> None:
+    for number in (1, 2):
+        (vault / f"{number:020d}").unlink()
+    ran = cli("backup", "list")
+    assert ran.code == 7
+    assert any(line.startswith("1 to 2 ") and "missing" in line for line in ran.out.splitlines())
+    assert "missing: 1 to 2. Something deletes objects" in ran.err
+    for command in (("backup",), ("restore", "--replace")):
+        ran = cli(*command)
+        assert ran.code == 7
+        assert "newer backups: 3;" in ran.err
+    assert cli("restore", "--replace", "--backup", "3").code == 0
+
+
+def test_an_erasure_names_backups_that_cannot_be_read(cli: Cli, vault: Path) -> None:
+    (vault / f"{2:020d}").write_bytes(b"{}")
+    shown = cli("erase", "--text", "eve", "--reason", "request 7", "--dry-run", "--json").document
+    assert shown["backups"] == [1, 2, 3]
+
+
+def test_what_is_no_url_of_a_store_is_told_all_kinds(cli: Cli, workspace: Path) -> None:
+    ran = cli("backup", "--to", "foo")
+    assert ran.code == 2
+    assert "file://, s3://, az:// or gs://" in ran.err
