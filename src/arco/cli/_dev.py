@@ -28,6 +28,9 @@ app = typer.Typer()
 LOOK_SECONDS = 0.5
 """How often the files of the project are looked at. They are on this machine, and nobody tells when they change."""
 
+SETTLE_SECONDS = 0.1
+"""How long changed files must stay as they are: one that is being written is not yet what it will be."""
+
 
 @listens(app, public=False)
 async def dev(
@@ -52,16 +55,39 @@ async def dev(
     count = slots_of(session.project, slots)
     async with running_stack(session, slots=count, listen=listen, spark=spark_arguments(master, spark_conf)) as stack:
         _welcome(session, stack, place, count)
-        seen: dict[Path, tuple[int, int]] = {}
+        changes = Changes()
         deployed = ""
         while True:
-            found = await asyncio.to_thread(_files, place)
-            if found != seen:
-                seen = found
+            if changes.are_whole(await asyncio.to_thread(_files, place)):
                 deployed = await _deploy(session, stack.client, place, deployed)
                 if not reload:
                     await asyncio.Event().wait()
-            await asyncio.sleep(LOOK_SECONDS)
+            await asyncio.sleep(LOOK_SECONDS if changes.are_taken else SETTLE_SECONDS)
+
+
+Files = dict[Path, tuple[int, int]]
+"""The files of a project, and of each what changes when it does."""
+
+
+class Changes:
+    """Tells when files changed and then stayed as they are from one look to the next."""
+
+    def __init__(self) -> None:
+        self._taken: Files | None = None
+        self._before: Files = {}
+
+    @property
+    def are_taken(self) -> bool:
+        """Whether nothing has changed since."""
+        return self._before == self._taken
+
+    def are_whole(self, found: Files) -> bool:
+        """Whether there is something to take; it is taken then. At the first look there always is."""
+        is_due = self._taken is None or (found != self._taken and found == self._before)
+        if is_due:
+            self._taken = found
+        self._before = found
+        return is_due
 
 
 def _end_at_sigterm() -> None:
@@ -105,8 +131,7 @@ def _welcome(session: Session, stack: Stack, place: Path, slots: int) -> None:
     output.print(say("  Ctrl-C ends it; what runs is finished first.", "dim"))
 
 
-def _files(place: Path) -> dict[Path, tuple[int, int]]:
-    """The files of the project, and what changes when they do."""
+def _files(place: Path) -> Files:
     from arco.sdk import project_files
 
     found = {}
