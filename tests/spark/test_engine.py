@@ -225,3 +225,24 @@ def test_a_master_that_an_engine_can_do_nothing_with_is_refused(
 def test_where_everything_is_there_nothing_is_missing() -> None:
     pytest.importorskip("pyspark", reason="needs arco[spark]")
     assert missing_for_spark() is None
+
+
+def test_sockets_lie_in_a_private_folder_of_this_machine_and_else_nowhere(tmp_path: Path) -> None:
+    private = Path("/tmp/arco-spark-x")
+    on = _engine.sockets("local[2]", private)
+    assert on["spark.python.unix.domain.socket.enabled"] == "true"
+    assert on["spark.python.unix.domain.socket.dir"] == str(private)
+    for master in ("spark://host:7077", "yarn", "k8s://https://host:6443"):
+        assert _engine.sockets(master, private) == {}, "executors do not have the folder"
+    assert _engine.sockets("local[*]", Path("/" + "long" * 20)) == {}, "no system takes such a path"
+
+
+def test_spark_that_folds_here_talks_to_python_through_a_private_folder() -> None:
+    pytest.importorskip("pyspark", reason="needs arco[spark]")
+    with _engine.spark_sessions("local[1]") as session:
+        context = session().sparkContext
+        folder = Path(context.getConf().get("spark.python.unix.domain.socket.dir", ""))
+        assert folder.stat().st_mode & 0o077 == 0
+        assert context.parallelize(range(3), 1).map(str).collect() == ["0", "1", "2"]
+        assert list(folder.glob(".*.sock")), "the daemon listens there"
+    assert not folder.exists()

@@ -1,6 +1,6 @@
 """Rows to Parquet and back: every row class, tombstones, nulls, columns that are newer than the file."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgspec
@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from arco.core import Corrupt
 from arco.domains.catalog import CATALOG, Declared, FormerColumnName, SchemaColumn
 from arco.domains.execution import MATERIALIZATIONS, PARTITIONS, ColumnStats, DataFile, Materialization
-from arco.state import OPERATIONS, PINS, REJECTIONS, REQUESTS, Kind, Table, bucket_of, digest_rows
-from arco.state._codec import from_arrow, newest, read_parquet, sort_rows, to_arrow, to_parquet
+from arco.state import OPERATIONS, PINS, REJECTIONS, REQUESTS, Kind, Table, _codec, bucket_of, digest_rows
+from arco.state._codec import CACHED_ROWS, from_arrow, newest, read_parquet, sort_rows, to_arrow, to_parquet
 from arco.state._fold import Rows
 from arco.state._table import Time
 
@@ -102,6 +102,23 @@ def test_rows_are_sorted_by_bucket_group_and_key_and_carry_their_bucket() -> Non
     found = list(zip(*(data.column(name).to_pylist() for name in ("_bucket", "parent", "name")), strict=True))
     assert found == sorted(found)
     assert all(bucket == bucket_of(parent) for bucket, parent, _ in found)
+
+
+@pytest.mark.parametrize("count", [0, 1, CACHED_ROWS, CACHED_ROWS + 1, CACHED_ROWS * 3 // 2, 5 * CACHED_ROWS - 1])
+def test_many_rows_are_taken_apart_in_equal_parts_and_none_is_lost(count: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes: list[int] = []
+    columns = _codec._columns
+
+    def measured(rows: Sequence[Any], builders: Sequence[Callable[[Sequence[Any]], pa.Array]]) -> list[pa.Array]:
+        sizes.append(len(rows))
+        return columns(rows, builders)
+
+    monkeypatch.setattr(_codec, "_columns", measured)
+    rows: Rows = {("p", f"{number:05d}"): (number, Name("p", f"{number:05d}", "o")) for number in range(count)}
+    data = to_arrow(NAMES, [("p", rows)])
+    assert data.column("name").to_pylist() == [f"{number:05d}" for number in range(count)]
+    assert sum(sizes) == count
+    assert not sizes or max(sizes) <= min(CACHED_ROWS * 3 // 2, 2 * min(sizes))
 
 
 def test_a_tombstone_keeps_its_key_and_group_and_nothing_else() -> None:

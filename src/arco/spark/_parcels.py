@@ -217,7 +217,9 @@ class Outbox:
         """What was gathered for a bucket, with the partition it goes to."""
         self.sent[round] = self.sent.get(round, 0) + 1
         _encoder.encode_into(self._chunks.pop((round, bucket)), self._buffer)
-        return partition_of(bucket, self._partitions), (round, bucket, order, self._compressor.compress(self._buffer))
+        # zstandard gives back all the memory that it asked for at first: as much as there was before it compressed.
+        data = bytes(memoryview(self._compressor.compress(self._buffer)))
+        return partition_of(bucket, self._partitions), (round, bucket, order, data)
 
     def carry(self, parcels: Iterable[Parcel]) -> Iterator[tuple[int, Parcel]]:
         """Parcels of later rounds, as they are."""

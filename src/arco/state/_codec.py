@@ -1,5 +1,6 @@
 """Rows to Arrow to Parquet and back. The only place that knows how a row class and a file correspond."""
 
+import math
 import types
 import typing
 from collections.abc import Callable, Iterable, Sequence
@@ -49,8 +50,10 @@ def to_arrow(table: Table, groups: Iterable[tuple[str, Rows]]) -> pa.Table:
         else:
             rows += [row for _, (_, row) in found]
     builders = _builders(table)
-    # Some rows at a time: their values are still in the cache when the next column is made of them.
-    parts = [_columns(rows[start : start + CACHED_ROWS], builders) for start in range(0, len(rows), CACHED_ROWS)]
+    # Some rows at a time: their values are still in the cache when the next column is made of them. All parts are
+    # alike, because the columns of a small one cost nearly as much as those of a large one.
+    size = math.ceil(len(rows) / max(1, round(len(rows) / CACHED_ROWS))) or 1
+    parts = [_columns(rows[start : start + size], builders) for start in range(0, len(rows), size)]
     if len(parts) == 1:
         arrays = parts[0]
     else:
