@@ -1,16 +1,22 @@
 """`arco dev` as people start it: behind `&`, with its output in the folder of the project, and twice."""
 
+import asyncio
 import json
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
+from arco.cli import _dev
+from arco.cli._command import Session
 from arco.cli._dev import Changes
+from arco.client import AsyncClient
+from arco.core import ArcoError, Unavailable
 from tests.cli.conftest import Cli
 
 SECONDS = 40
@@ -98,6 +104,34 @@ def test_a_file_that_is_being_written_is_not_taken_in_halves() -> None:
         (False, False),
         (True, True),
     ]
+
+
+def test_what_could_not_be_deployed_for_now_is_tried_again_and_told_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answers: list[ArcoError | str] = [Unavailable("the owner changes"), Unavailable("the owner changes"), "a", "b"]
+    told: list[str] = []
+
+    async def deploy(session: Any, client: Any, place: Path, deployed: str) -> str:
+        answer = answers.pop(0)
+        if isinstance(answer, ArcoError):
+            raise answer
+        (place / "pipeline.py").write_text(answer)
+        return answer
+
+    async def two() -> list[str]:
+        session = SimpleNamespace(output=SimpleNamespace(error=lambda error: told.append(error.message)))
+        found = []
+        async for deployed in _dev.deployments(cast("Session", session), cast("AsyncClient", None), tmp_path):
+            found.append(deployed)
+            if len(found) == 2:
+                break
+        return found
+
+    monkeypatch.setattr(_dev, "_deploy", deploy)
+    monkeypatch.setattr(_dev, "LOOK_SECONDS", 0.01)
+    assert asyncio.run(two()) == ["a", "b"]
+    assert told == ["the owner changes"]
 
 
 def test_a_second_one_says_that_the_workspace_is_served(

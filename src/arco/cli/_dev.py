@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import signal
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Annotated
 
@@ -17,7 +18,7 @@ from arco.cli._options import FolderArgument, MasterOption, SlotsOption, SparkCo
 from arco.cli._output import dump, say
 from arco.cli._stack import Stack, running_stack, spark_arguments
 from arco.client import AsyncClient, is_loopback
-from arco.core import ArcoError, Invalid, NotFound, Refused, Unauthenticated
+from arco.core import ArcoError, Invalid, NotFound, Refused, Unauthenticated, Unavailable
 from arco.runtime import init_workspace, read_incarnation
 from arco.wire import Deployed
 
@@ -55,14 +56,26 @@ async def dev(
     count = slots_of(session.project, slots)
     async with running_stack(session, slots=count, listen=listen, spark=spark_arguments(master, spark_conf)) as stack:
         _welcome(session, stack, place, count)
-        changes = Changes()
-        deployed = ""
-        while True:
-            if changes.are_whole(await asyncio.to_thread(_files, place)):
-                deployed = await _deploy(session, stack.client, place, deployed)
-                if not reload:
-                    await asyncio.Event().wait()
-            await asyncio.sleep(LOOK_SECONDS if changes.are_taken else SETTLE_SECONDS)
+        async for _ in deployments(session, stack.client, place):
+            if not reload:
+                await asyncio.Event().wait()
+
+
+async def deployments(session: Session, client: AsyncClient, place: Path) -> AsyncIterator[str]:
+    """Deploy at once and whenever files changed, for ever: the hash of the code that is deployed after each attempt."""
+    changes, deployed, told = Changes(), "", ""
+    while True:
+        if changes.are_whole(await asyncio.to_thread(_files, place)):
+            try:
+                deployed = await _deploy(session, client, place, deployed)
+                told = ""
+                yield deployed
+            except Unavailable as error:
+                if error.message != told:
+                    session.output.error(error)
+                told = error.message
+                changes.forget()
+        await asyncio.sleep(LOOK_SECONDS if changes.are_taken or told else SETTLE_SECONDS)
 
 
 Files = dict[Path, tuple[int, int]]
@@ -80,6 +93,10 @@ class Changes:
     def are_taken(self) -> bool:
         """Whether nothing has changed since."""
         return self._before == self._taken
+
+    def forget(self) -> None:
+        """What was taken last is to be taken again, because nothing came of it."""
+        self._taken = None
 
     def are_whole(self, found: Files) -> bool:
         """Whether there is something to take; it is taken then. At the first look there always is."""
@@ -145,7 +162,8 @@ def _files(place: Path) -> Files:
 
 
 async def _deploy(session: Session, client: AsyncClient, place: Path, deployed: str) -> str:
-    """Deploy what is there if it is whole; else say what is wrong and wait for the next change.
+    """Deploy what is there if it is whole; else say what is wrong and wait for the next change. `Unavailable` if it
+    cannot be told now.
 
     `deployed` is the hash of the code that was deployed before, and the answer that of what is deployed now. The same
     code again is not even asked for: a file that is written again as it was is no change.
@@ -162,6 +180,8 @@ async def _deploy(session: Session, client: AsyncClient, place: Path, deployed: 
             return deployed
         current = await current_deployment(client)
         done = await deploy_project(client, read, current, message="arco dev")
+    except Unavailable:
+        raise  # nothing is wrong with the project: the same is tried again
     except ArcoError as error:
         session.output.error(error)
         return deployed

@@ -7,7 +7,7 @@ import pytest
 
 from arco.assets import GatingAction, Retries
 from arco.core import Conflict, Invalid, NotFound
-from arco.domains.execution import AssetObserved, MaterializationFailed
+from arco.domains.execution import PARTITIONS, AssetObserved, MaterializationFailed
 from arco.domains.lineage import EdgeRecord, LineageRecorded
 from arco.domains.orchestration import (
     CLAIMS,
@@ -27,11 +27,13 @@ from arco.domains.orchestration import (
 )
 from arco.domains.quality import CheckExecuted, Severity
 from arco.log import Command
+from arco.runtime import DEFINITIONS
 from tests.domains.decider import Decider, deciding
 from tests.domains.orchestration.deciding import FAILURE, asked, claim_all, finished, output, trigger
 from tests.domains.orchestration.facts import LOG, plan_of, task_of
 
 CHAIN = plan_of({"A": (), "B": ("A",)})
+ACTIVITY = next(known for known in DEFINITIONS if known.log == "activity")
 WIDE = plan_of({"A": (), "B": (), "C": (), "D": ()})
 
 
@@ -239,6 +241,36 @@ def test_a_result_is_taken_once_and_may_be_repeated() -> None:
         assert refused.value.details["state"] == "SUCCEEDED"
 
     deciding(LOG, main)
+
+
+def test_what_an_attempt_that_was_given_up_was_to_write_has_failed_until_another_writes_it() -> None:
+    plan = plan_of({"A": ()}, Retries(delay_seconds=0.0))
+
+    async def main(decider: Decider) -> None:
+        await trigger(decider, plan)
+        (claim,) = await claim_all(decider)
+        await decider.decide(ReapAttempts((claim.attempt_id,), "its driver died"))
+        (row,) = await decider.rows(PARTITIONS)
+        assert (row["status"], row["last_error"], row["last_task_id"]) == ("failed", "its driver died", "task-A")
+        (again,) = await claim_all(decider)
+        await decider.decide(finished(again, await claimed_at(decider) + 10))
+        (row,) = await decider.rows(PARTITIONS)
+        assert (row["status"], row["last_error"], row["version_count"]) == ("complete", None, 1)
+        assert await decider.is_refold()
+
+    deciding(ACTIVITY, main)
+
+
+def test_what_a_cancelled_run_does_not_write_any_more_has_not_failed() -> None:
+    async def main(decider: Decider) -> None:
+        run_id = await trigger(decider, plan_of({"A": ()}))
+        (claim,) = await claim_all(decider)
+        await decider.decide(CancelRun(run_id))
+        await decider.decide(ReapAttempts((claim.attempt_id,), "it ignored the end"))
+        assert await states(decider) == {"A": "CANCELLED"}
+        assert await decider.rows(PARTITIONS) == []
+
+    deciding(ACTIVITY, main)
 
 
 def test_a_result_of_an_attempt_that_was_given_up_is_stale() -> None:

@@ -8,6 +8,7 @@ until more of it is. What was lost before is taken in smaller parts (`retry`).
 from collections.abc import AsyncIterator, Sequence
 
 from arco.core import Conflict, NotFound
+from arco.domains.execution import MaterializationFailed
 from arco.domains.orchestration.commands import (
     STALE_ATTEMPT,
     ClaimTasks,
@@ -33,15 +34,19 @@ from arco.domains.orchestration.tables import (
     ACTIVE_RUNS,
     CLAIMS,
     DISPATCH_OUTBOX,
+    PLAN_TASKS,
     READY_BATCHES,
     READY_TASKS,
+    RUNS,
     TASKS,
     WORKSPACE,
     ActiveRunRow,
     ClaimRow,
     DispatchRow,
+    PlanTaskRow,
     ReadyBatchRow,
     ReadyTaskRow,
+    RunRow,
     RunState,
     TaskRow,
 )
@@ -172,19 +177,43 @@ async def active_runs(view: View) -> AsyncIterator[ActiveRunRow]:
 
 async def reap_attempts(command: ReapAttempts, view: View, decision: Decision) -> list[NewEvent]:
     found = [await view.get(CLAIMS, WORKSPACE, attempt_id) for attempt_id in dict.fromkeys(command.attempt_ids)]
-    return [_reap(claim, command.reason) for claim in found if claim is not None]
+    return [await _reap(claim, command.reason, view, decision) for claim in found if claim is not None]
 
 
 async def reap_worker(command: ReapWorker, view: View, decision: Decision) -> list[NewEvent]:
     claims: list[ClaimRow] = await view.rows(CLAIMS, WORKSPACE)
     reason = f"the worker {command.worker} began anew and knows nothing of this attempt"
     lost = [claim for claim in claims if claim.worker == command.worker and claim.session != command.session]
-    return [_reap(claim, reason) for claim in lost]
+    return [await _reap(claim, reason, view, decision) for claim in lost]
 
 
-def _reap(claim: ClaimRow, reason: str) -> NewEvent:
-    event = AttemptReaped(claim.run_id, claim.task_key, claim.attempt, claim.attempt_id, reason)
+async def _reap(claim: ClaimRow, reason: str, view: View, decision: Decision) -> NewEvent:
+    failed = [part async for part in _unwritten(claim, reason, view, decision)]
+    event = AttemptReaped(claim.run_id, claim.task_key, claim.attempt, claim.attempt_id, reason, tuple(failed))
     return new_event(ATTEMPT_REAPED, event, subject=claim.run_id)
+
+
+async def _unwritten(
+    claim: ClaimRow, reason: str, view: View, decision: Decision
+) -> AsyncIterator[MaterializationFailed]:
+    """What an attempt was to write that ends without a word. If its run was cancelled, it did not fail."""
+    run_id, key = claim.run_id, (claim.run_id, claim.task_key)
+    run: RunRow | None = await view.get(RUNS, run_id, run_id)
+    task: TaskRow | None = await view.get(TASKS, run_id, key)
+    plan: PlanTaskRow | None = await view.get(PLAN_TASKS, run_id, key)
+    if run is None or run.cancelled_at is not None or task is None or plan is None:
+        return
+    for output in plan.outputs:
+        yield MaterializationFailed(
+            output.asset_id,
+            output.asset_key,
+            output.partition_id,
+            output.partition_key,
+            run_id,
+            task.task_id,
+            reason,
+            decision.received,
+        )
 
 
 async def request_dispatch(command: RequestDispatch, view: View, decision: Decision) -> list[NewEvent]:

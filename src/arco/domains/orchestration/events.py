@@ -1,7 +1,8 @@
 """Events of orchestration: facts that somebody decided or that happened. Readiness and outcomes are derived from them.
 
 A finished task is one event: its state, its outputs, checks, observations and lineage can never disagree. It contains
-facts of the other domains of the log as *parts*; each is folded by its own domain as if it had been told alone.
+facts of the other domains of the log as *parts*; each is folded by its own domain as if it had been told alone. So does
+an attempt that was given up.
 """
 
 from collections.abc import Iterator
@@ -199,6 +200,8 @@ class AttemptReaped(Fact, frozen=True):
     attempt: int
     attempt_id: str
     reason: str
+    failed: tuple[MaterializationFailed, ...] = ()
+    """What it was to write, as for an attempt that says itself that it failed."""
 
 
 class RunCancelled(Fact, frozen=True):
@@ -227,9 +230,13 @@ class DispatchEnqueued(Fact, frozen=True):
     dispatch_id: str
 
 
+def _failed(event: TaskFinished | AttemptReaped) -> Iterator[tuple[str, Any]]:
+    yield from ((MATERIALIZATION_FAILED.name, part) for part in event.failed)
+
+
 def _parts(event: TaskFinished) -> Iterator[tuple[str, Any]]:
     yield from ((MATERIALIZATION_COMPLETED.name, part) for part in event.outputs)
-    yield from ((MATERIALIZATION_FAILED.name, part) for part in event.failed)
+    yield from _failed(event)
     yield from ((ASSET_OBSERVED.name, part) for part in event.observations)
     yield from ((CHECK_EXECUTED.name, part) for part in event.checks)
     if event.lineage is not None:
@@ -242,7 +249,7 @@ TASK_CLAIMED = EventType("TaskClaimed", TaskClaimed, 2, {1: unchanged})
 TASK_FINISHED = EventType(
     "TaskFinished", TaskFinished, 2, {1: unchanged}, time=lambda event: event.finished_at, parts=_parts
 )
-ATTEMPT_REAPED = EventType("AttemptReaped", AttemptReaped)
+ATTEMPT_REAPED = EventType("AttemptReaped", AttemptReaped, 2, {1: unchanged}, parts=_failed)
 RUN_CANCELLED = EventType("RunCancelled", RunCancelled, audit=("CancelRun", "run"))
 DISPATCH_REQUESTED = EventType("DispatchRequested", DispatchRequested)
 DISPATCH_ENQUEUED = EventType("DispatchEnqueued", DispatchEnqueued)
