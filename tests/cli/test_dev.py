@@ -106,14 +106,28 @@ def test_a_file_that_is_being_written_is_not_taken_in_halves() -> None:
     ]
 
 
+def test_what_is_tried_again_is_no_half_either() -> None:
+    first, half = ({Path("pipeline.py"): (time, size)} for time, size in ((1, 90), (2, 0)))
+    changes = Changes()
+    assert changes.are_whole(first)
+    changes.forget()
+    assert not changes.are_whole(half)
+    assert changes.are_whole(half)
+    changes.forget()
+    assert changes.are_whole(half), "what stays as it is need not be looked at twice"
+
+
 def test_what_could_not_be_deployed_for_now_is_tried_again_and_told_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     answers: list[ArcoError | str] = [Unavailable("the owner changes"), Unavailable("the owner changes"), "a", "b"]
     told: list[str] = []
+    again: list[bool] = []
+    (tmp_path / "pipeline.py").write_text(PIPELINE)
 
-    async def deploy(session: Any, client: Any, place: Path, deployed: str) -> str:
+    async def deploy(session: Any, client: Any, place: Path, deployed: str, *, is_again: bool) -> str:
         answer = answers.pop(0)
+        again.append(is_again)
         if isinstance(answer, ArcoError):
             raise answer
         (place / "pipeline.py").write_text(answer)
@@ -132,6 +146,7 @@ def test_what_could_not_be_deployed_for_now_is_tried_again_and_told_once(
     monkeypatch.setattr(_dev, "LOOK_SECONDS", 0.01)
     assert asyncio.run(two()) == ["a", "b"]
     assert told == ["the owner changes"]
+    assert again == [False, True, True, False]
 
 
 def test_a_second_one_says_that_the_workspace_is_served(

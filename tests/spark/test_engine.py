@@ -2,6 +2,8 @@
 
 import asyncio
 import builtins
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -234,15 +236,26 @@ def test_sockets_lie_in_a_private_folder_of_this_machine_and_else_nowhere(tmp_pa
     assert on["spark.python.unix.domain.socket.dir"] == str(private)
     for master in ("spark://host:7077", "yarn", "k8s://https://host:6443"):
         assert _engine.sockets(master, private) == {}, "executors do not have the folder"
-    assert _engine.sockets("local[*]", Path("/" + "long" * 20)) == {}, "no system takes such a path"
+    for long in ("long" * 20, "длинная" * 5):
+        assert _engine.sockets("local[*]", Path("/", long)) == {}, "no system takes such a path"
+
+
+TALK = """
+from pathlib import Path
+from arco.spark import spark_sessions
+
+with spark_sessions("local[1]") as session:
+    context = session().sparkContext
+    folder = Path(context.getConf().get("spark.python.unix.domain.socket.dir", ""))
+    assert folder.stat().st_mode & 0o077 == 0
+    assert context.parallelize(range(3), 1).map(str).collect() == ["0", "1", "2"]
+    assert list(folder.glob(".*.sock")), "the daemon listens there"
+assert not folder.exists()
+"""
 
 
 def test_spark_that_folds_here_talks_to_python_through_a_private_folder() -> None:
     pytest.importorskip("pyspark", reason="needs arco[spark]")
-    with _engine.spark_sessions("local[1]") as session:
-        context = session().sparkContext
-        folder = Path(context.getConf().get("spark.python.unix.domain.socket.dir", ""))
-        assert folder.stat().st_mode & 0o077 == 0
-        assert context.parallelize(range(3), 1).map(str).collect() == ["0", "1", "2"]
-        assert list(folder.glob(".*.sock")), "the daemon listens there"
-    assert not folder.exists()
+    # In a process of its own: there is one application in each, and this one has that of the suite.
+    done = subprocess.run([sys.executable, "-c", TALK], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr

@@ -1,6 +1,7 @@
 """Inputs of several partitions: a filter on the partition leaves out the files of the others."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -76,3 +77,19 @@ def test_a_filter_on_the_partition_reads_only_its_files(
 ) -> None:
     found = frame_of(spark, tmp_path, form).where(condition)
     assert files_read(found) == (sum(days), len(days))
+
+
+def test_rows_keep_their_partition_when_only_some_files_of_a_version_were_merged(
+    spark: "SparkSession", tmp_path: Path
+) -> None:
+    place = place_of(str(tmp_path), {}, "acme/prod")
+    days = [version(place, day) for day in DAYS[:2]]
+    merged = f"data/A/compaction-01HG/arco_version={days[1].materialization_id}/part-0.parquet"
+    file = Path(place.file(merged))
+    file.parent.mkdir(parents=True)
+    pq.write_table(pa.table({"id": [7, 8, 9], "name": ["y"] * 3}), file)
+    days[1] = replace(days[1], files=(*days[1].files, SourceFile(merged, file.stat().st_size)))
+    frame = read_versions(spark, place, "orders", days, with_keys=True)
+    rows = {(str(row["date"]), row["id"]) for row in frame.collect()}
+    assert rows == {("2025-01-01", 0), *(("2025-01-02", number) for number in (0, 1, 7, 8, 9))}
+    assert files_read(frame.where("date = '2025-01-02'")) == (5, 2)

@@ -76,5 +76,18 @@ def test_a_bucket_is_named_for_hadoop_and_its_credentials_are_not_shown() -> Non
     assert place.conf["fs.s3a.path.style.access"] == "true"
     assert place.conf["fs.s3a.connection.ssl.enabled"] == "false"
     assert "SK" not in repr(place)
+    virtual = place_of("s3://bucket", {**options, "virtual_hosted_style_request": "true"}, "acme/prod")
+    assert virtual.conf["fs.s3a.path.style.access"] == "false"
     with pytest.raises(Invalid, match="cannot reach a store at az://"):
         place_of("az://container", {}, "acme/prod")
+
+
+@pytest.mark.parametrize(
+    ("given", "algorithm"), [("AES256", "AES256"), ("aws:kms", "SSE-KMS"), ("aws:kms:dsse", "DSSE-KMS")]
+)
+def test_spark_encrypts_as_the_store_does(given: str, algorithm: str) -> None:
+    options = {"server_side_encryption": given, "sse_kms_key_id": "key-1"}
+    conf = place_of("s3://bucket", options, "acme/prod").conf
+    assert (conf["fs.s3a.encryption.algorithm"], conf["fs.s3a.encryption.key"]) == (algorithm, "key-1")
+    with pytest.raises(Invalid, match="AES256, aws:kms"):
+        place_of("s3://bucket", {"server_side_encryption": "rot13"}, "acme/prod")

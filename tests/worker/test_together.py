@@ -18,6 +18,7 @@ from tests.worker.warm import WarmWorld, on_spark
 
 SOURCE = """
     import os
+    import time
     import arco.spark._together
     from pyspark.sql import DataFrame, functions as F
 
@@ -50,6 +51,12 @@ SOURCE = """
     @asset(namespace="n")
     def asks(raw: DataFrame, context) -> DataFrame:
         return raw.withColumn("day", F.lit(str(context.partition["date"])))
+
+    @asset(namespace="n")
+    def passes_over(raw: DataFrame, by_day: DataFrame, context) -> DataFrame:
+        day = str(context.partition["date"])
+        time.sleep(0.5)  # meanwhile others write what they have made
+        return raw.withColumn("day", F.lit(day))
 
     @asset(namespace="n")
     def asks_softly(raw: DataFrame, context) -> DataFrame:
@@ -198,6 +205,23 @@ def test_a_batch_gives_what_its_tasks_give_alone(
         assert one.lineage.edges[0].column_lineage is not None
     assert plans(alone) == {""}
     assert all(plan in told for told in plans(together))
+
+
+def test_jobs_of_other_partitions_are_not_taken_for_those_of_a_function(
+    world: WarmWorld, raw: dict[int, FinishTask]
+) -> None:
+    """Else what a function does not read would be recorded as read, by chance."""
+    sums = batch(world, tasks_of(world, raw, made("by_day", "raw")))
+    definition = made("passes_over", "raw", "by_day")
+    tasks = [
+        msgspec.structs.replace(task, inputs=(*task.inputs, pinned(world, "by_day", own)))
+        for task, own in zip(tasks_of(world, raw, definition), sums, strict=True)
+    ]
+    results = batch(world, tasks)
+    assert all("asks for context.partition" in told for told in plans(results))
+    for result in results:
+        assert result.lineage is not None
+        assert [edge.parameter for edge in result.lineage.edges] == ["raw"]
 
 
 def test_several_assets_of_one_function_are_written_together(world: WarmWorld, raw: dict[int, FinishTask]) -> None:

@@ -67,7 +67,7 @@ async def deployments(session: Session, client: AsyncClient, place: Path) -> Asy
     while True:
         if changes.are_whole(await asyncio.to_thread(_files, place)):
             try:
-                deployed = await _deploy(session, client, place, deployed)
+                deployed = await _deploy(session, client, place, deployed, is_again=bool(told))
                 told = ""
                 yield deployed
             except Unavailable as error:
@@ -96,7 +96,7 @@ class Changes:
 
     def forget(self) -> None:
         """What was taken last is to be taken again, because nothing came of it."""
-        self._taken = None
+        self._taken = {}
 
     def are_whole(self, found: Files) -> bool:
         """Whether there is something to take; it is taken then. At the first look there always is."""
@@ -161,7 +161,7 @@ def _files(place: Path) -> Files:
     return found
 
 
-async def _deploy(session: Session, client: AsyncClient, place: Path, deployed: str) -> str:
+async def _deploy(session: Session, client: AsyncClient, place: Path, deployed: str, *, is_again: bool) -> str:
     """Deploy what is there if it is whole; else say what is wrong and wait for the next change. `Unavailable` if it
     cannot be told now.
 
@@ -185,7 +185,8 @@ async def _deploy(session: Session, client: AsyncClient, place: Path, deployed: 
     except ArcoError as error:
         session.output.error(error)
         return deployed
-    if current is None or done.deployment_id != current.deployment_id:
+    # What is tried again may have been deployed before its answer was lost.
+    if is_again or current is None or done.deployment_id != current.deployment_id:
         _show_deployed(session, done)
     return read.project.code_sha256
 

@@ -7,7 +7,7 @@ A server that goes away takes its sessions along: whatever ran there is lost, al
 import contextlib
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from arco.spark._errors import SparkUnavailable, SparkUnreachable, text_of
@@ -49,7 +49,7 @@ class ConnectApplication:
         """Let executors import what a file holds; each session gets it anew."""
         self._archives.append(archive)
 
-    def open(self, tag: str, title: str, conf: Mapping[str, str]) -> "SparkSession":
+    def open(self, tags: Collection[str], title: str, conf: Mapping[str, str]) -> "SparkSession":
         check_reachable(self._settings.master)
         try:
             from pyspark.sql.connect.client.retries import DefaultPolicy
@@ -73,7 +73,8 @@ class ConnectApplication:
                     f"Spark Connect at {address_of(self._settings.master)} does not answer: {text_of(error)[:300]}"
                 ) from error
             raise
-        session.addTag(tag)
+        for tag in tags:
+            session.addTag(tag)
         session.registerProgressHandler(self._on_progress)
         self._session, self._progress = session, None
         return session  # type: ignore[no-any-return]

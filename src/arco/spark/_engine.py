@@ -59,7 +59,7 @@ _CONF: Final = {
     "spark.executor.extraJavaOptions": _JAVA,
 }
 _SOCKET_FOLDER: Final = 60
-"""PySpark gives a socket a name of 42 characters, and no system takes a path much longer than a hundred."""
+"""In bytes. PySpark gives a socket a name of 42, and no system takes a path much longer than a hundred."""
 
 
 class CompactionEngine(StrEnum):
@@ -241,6 +241,6 @@ def sockets(master: str, scratch: Path) -> dict[str, str]:
     """On one machine parcels pass between Java and Python through sockets of Unix, which take a third less of Java's
     time than TCP. Whoever may open one is not asked for a secret, so they lie in a folder that is ours alone; executors
     elsewhere do not have it."""
-    if not SparkSettings(master).is_local or len(str(scratch)) > _SOCKET_FOLDER:
+    if not SparkSettings(master).is_local or len(os.fsencode(scratch)) > _SOCKET_FOLDER:
         return {}
     return {"spark.python.unix.domain.socket.enabled": "true", "spark.python.unix.domain.socket.dir": str(scratch)}

@@ -250,8 +250,8 @@ def _with_keys(frame: "DataFrame", versions: Sequence[Version]) -> "DataFrame":
     tree: dict[str, dict[str, dict[str, Scalar]]] = {}
     for version in versions:
         values = {name: value for name, value in version.partition_key.dimensions if name in kinds}
-        folder_name = _folder_name(version)
-        tree.setdefault(folder_name[-1:], {})[folder_name] = values
+        for name in {_folder_name(file) for file in version.files}:
+            tree.setdefault(name[-1:], {})[name] = values
     text = msgspec.json.encode(tree).decode()
     fields = ", ".join(f"`{name}`: {kind}" for name, kind in kinds.items())
     lookup = f.from_json(f.lit(text), f"map<string, map<string, struct<{fields}>>>")
@@ -260,9 +260,9 @@ def _with_keys(frame: "DataFrame", versions: Sequence[Version]) -> "DataFrame":
     return frame.select("*", *(found[name].alias(name) for name in kinds))
 
 
-def _folder_name(version: Version) -> str:
-    """The folder of a version's files, which is of this version alone."""
-    return version.files[0].path.rsplit("/", 2)[-2]
+def _folder_name(file: SourceFile) -> str:
+    """The folder of a file, which is of its version alone. A version of which some files were merged has several."""
+    return file.path.rsplit("/", 2)[-2]
 
 
 def _folder() -> "Column":

@@ -11,13 +11,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from arco.core import Invalid
+from arco.core import Invalid, shown
 
 __all__ = ["S3_PACKAGES", "Place", "place_of"]
 
 S3_PACKAGES: Final = "org.apache.hadoop:hadoop-aws:3.4.2"
 """What `spark.jars.packages` must name for stores on S3; it brings the SDK of AWS. Goes with Hadoop of PySpark 4.1."""
 
+_ENCRYPTIONS: Final = {"AES256": "AES256", "aws:kms": "SSE-KMS", "aws:kms:dsse": "DSSE-KMS"}
+"""Server side, as stores on S3 and as Hadoop name it."""
 _GLOBS: Final = "\\{}[]*?"
 
 
@@ -58,9 +60,20 @@ def _s3(options: Mapping[str, str]) -> dict[str, str]:
         "region": "fs.s3a.endpoint.region",
     }
     conf = {names[name]: value for name, value in options.items() if name in names}
+    encryption = options.get("server_side_encryption")
+    if encryption is not None:
+        if encryption not in _ENCRYPTIONS:
+            raise Invalid(
+                f"Spark cannot write with server_side_encryption={shown(encryption)}; it can with "
+                f"{', '.join(_ENCRYPTIONS)}"
+            )
+        conf["fs.s3a.encryption.algorithm"] = _ENCRYPTIONS[encryption]
+        if "sse_kms_key_id" in options:
+            conf["fs.s3a.encryption.key"] = options["sse_kms_key_id"]
     if "session_token" in options:
         conf["fs.s3a.aws.credentials.provider"] = "org.apache.hadoop.fs.s3a.TemporaryAWSCredentialsProvider"
     if "endpoint" in options:
-        conf["fs.s3a.path.style.access"] = "true"
+        is_virtual = str(options.get("virtual_hosted_style_request")).lower() == "true"
+        conf["fs.s3a.path.style.access"] = str(not is_virtual).lower()
         conf["fs.s3a.connection.ssl.enabled"] = str(options["endpoint"].startswith("https://")).lower()
     return conf

@@ -15,7 +15,7 @@ import re
 import shutil
 import socket
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol
 from urllib.parse import urlsplit
@@ -32,6 +32,7 @@ __all__ = ["Application", "ClassicApplication", "check_reachable", "find_java", 
 JAVA_MIN: Final = 17
 REACH_SECONDS: Final = 5.0
 KEPT_BYTES: Final = 8_000
+LISTEN_MILLISECONDS: Final = 5_000
 
 _EXIT_OUT_OF_MEMORY: Final = 52
 """What Spark ends its own process with when Java has no memory left."""
@@ -88,8 +89,9 @@ class Application(Protocol):
         """Let executors import what a file holds."""
         ...
 
-    def open(self, tag: str, title: str, conf: Mapping[str, str]) -> "SparkSession":
-        """A session for one task. What this thread starts from now on has this tag, and this title on Spark's pages."""
+    def open(self, tags: Collection[str], title: str, conf: Mapping[str, str]) -> "SparkSession":
+        """A session for one task. What this thread starts from now on has these tags, and this title on Spark's
+        pages."""
         ...
 
     def activate(self, session: "SparkSession") -> None:
@@ -170,17 +172,21 @@ class ClassicApplication:
         """Let executors import what a file holds."""
         self._context.addPyFile(archive)
 
-    def open(self, tag: str, title: str, conf: Mapping[str, str]) -> "SparkSession":
+    def open(self, tags: Collection[str], title: str, conf: Mapping[str, str]) -> "SparkSession":
         session = self.session.newSession()
         for name, value in conf.items():
             session.conf.set(name, value)
         self._context.clearJobTags()
-        self._context.addJobTag(tag)
+        for tag in tags:
+            self._context.addJobTag(tag)
         self._context.setJobDescription(title)
         return session
 
     def jobs(self, tag: str) -> int:
-        return len(self._context._jsc.sc().statusTracker().getJobIdsForTag(tag))
+        context = self._context._jsc.sc()
+        with contextlib.suppress(Exception):  # it is as busy as that; what it knows by now is nearly all
+            context.listenerBus().waitUntilEmpty(LISTEN_MILLISECONDS)  # what began is noted a moment later
+        return len(context.statusTracker().getJobIdsForTag(tag))
 
     def close(self) -> None:
         if self.fate() is not None:

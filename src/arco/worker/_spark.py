@@ -15,6 +15,7 @@ import zipfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
+from itertools import count
 from pathlib import Path
 from typing import Any, Final
 
@@ -73,6 +74,8 @@ class SparkExecutor(PythonExecutor):
         """What everything carries that Spark does for what runs."""
         self._progress: Progress | None = None
         self._scopes = threading.local()
+        self._numbers = count(1)
+        """Of scopes."""
         self.authors = threading.RLock()
         """Held while functions of the project run: they need not expect to run twice at once."""
 
@@ -125,11 +128,12 @@ class SparkExecutor(PythonExecutor):
     @contextlib.contextmanager
     def scope(self, application: Application, task: Task) -> Iterator[None]:
         """What is of one task alone, or of one plan for several, in this thread."""
+        tag = f"{self._tag}/{next(self._numbers)}"
         try:
-            session = application.open(self._tag, task.definitions[0].key, task.definitions[0].spark_conf)
+            session = application.open((self._tag, tag), task.definitions[0].key, task.definitions[0].spark_conf)
         except Exception as error:
             raise self.reported(application, error) from error
-        self._scopes.now = Scope(session, SourceFiles(self._files.found))
+        self._scopes.now = Scope(session, SourceFiles(self._files.found), tag)
         try:
             yield
         finally:
@@ -245,7 +249,7 @@ class SparkExecutor(PythonExecutor):
         return dict(found)
 
     def _jobs(self) -> int:
-        return self._application.jobs(self._tag) if self._application is not None else 0
+        return self._application.jobs(self._scope.tag) if self._application is not None else 0
 
     def jobs_since_inputs(self) -> int:
         """How many Spark jobs the function ran while it made its plan."""
@@ -348,6 +352,8 @@ class SparkExecutor(PythonExecutor):
         self, asset: AssetDefinition, written: WrittenOutput, value: Any, context: Context
     ) -> Sequence[CheckAnswer]:
         with self.authors:
+            if self._application is not None:
+                self._application.activate(self.session)  # another one may have been since the data was made
             return super().check(asset, written, value, context)
 
     def listed(self, folder: str) -> list[tuple[str, int]]:
@@ -379,9 +385,9 @@ class SparkExecutor(PythonExecutor):
         found: list[WrittenFile] = []
         for path, size in listed:
             footer = self.footer(path, size)
-            for name, count in null_counts(footer, required_columns(asset)).items():
-                if count:
-                    raise SchemaViolation(f"the column {name} of {asset.key} may not be null and is so in {count} rows")
+            for name, nulls in null_counts(footer, required_columns(asset)).items():
+                if nulls:
+                    raise SchemaViolation(f"the column {name} of {asset.key} may not be null and is so in {nulls} rows")
             found.append(described(path, size, footer))
         kept = tuple(file for file in found if file.row_count) or tuple(found[:1])
         self._files.persist([file.path for file in kept])
@@ -414,6 +420,8 @@ class Scope:
 
     session: Any
     files: SourceFiles
+    tag: str
+    """What Spark does for it and for nothing else carries this one too."""
     told: dict[str, str] = field(default_factory=dict)
     """What the files that it reads belong to."""
     frames: dict[str, Any] = field(default_factory=dict)

@@ -24,6 +24,7 @@ from arco.domains.orchestration import (
     RequestDispatch,
     RunTriggered,
     TaskLog,
+    decide_claims,
 )
 from arco.domains.quality import CheckExecuted, Severity
 from arco.log import Command
@@ -257,6 +258,35 @@ def test_what_an_attempt_that_was_given_up_was_to_write_has_failed_until_another
         (row,) = await decider.rows(PARTITIONS)
         assert (row["status"], row["last_error"], row["version_count"]) == ("complete", None, 1)
         assert await decider.is_refold()
+
+    deciding(ACTIVITY, main)
+
+
+def test_what_another_run_has_written_meanwhile_has_not_failed() -> None:
+    async def main(decider: Decider) -> None:
+        await trigger(decider, plan_of({"A": ()}))
+        (lost,) = await claim_all(decider)
+        await trigger(decider, plan_of({"A": ()}), request_fingerprint="another")
+        (claim,) = await claim_all(decider, worker="w2")
+        await decider.decide(finished(claim, await claimed_at(decider)))
+        before = await decider.rows(PARTITIONS)
+        await decider.decide(ReapAttempts((lost.attempt_id,), "no sign of life"))
+        assert await decider.rows(PARTITIONS) == before
+        assert before[0]["status"] == "complete"
+
+    deciding(ACTIVITY, main)
+
+
+def test_however_much_is_lost_at_once_fits_into_a_segment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(decide_claims, "_MAX_FAILED", 3)
+
+    async def main(decider: Decider) -> None:
+        await trigger(decider, WIDE)
+        claims = await claim_all(decider)
+        events = await decider.decide(ReapWorker("w1", "s2"))
+        assert len(events) == len(claims) == 4
+        assert len(await decider.rows(PARTITIONS)) == 3
+        assert set((await states(decider)).values()) == {"RETRY_WAIT"}
 
     deciding(ACTIVITY, main)
 

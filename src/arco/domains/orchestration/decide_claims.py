@@ -64,6 +64,10 @@ __all__ = [
 ]
 
 _PAGE = 100
+_MAX_FAILED = 2_000
+"""Outputs that the attempts which are given up at once name. Partitions beyond that stay as they are: what is lost must
+fit into a segment, however much it is."""
+_MAX_ERROR = 1_000
 
 
 async def known_task(view: View, run_id: str, task_key: str) -> TaskRow:
@@ -177,26 +181,34 @@ async def active_runs(view: View) -> AsyncIterator[ActiveRunRow]:
 
 async def reap_attempts(command: ReapAttempts, view: View, decision: Decision) -> list[NewEvent]:
     found = [await view.get(CLAIMS, WORKSPACE, attempt_id) for attempt_id in dict.fromkeys(command.attempt_ids)]
-    return [await _reap(claim, command.reason, view, decision) for claim in found if claim is not None]
+    return await _reap([claim for claim in found if claim is not None], command.reason, view)
 
 
 async def reap_worker(command: ReapWorker, view: View, decision: Decision) -> list[NewEvent]:
     claims: list[ClaimRow] = await view.rows(CLAIMS, WORKSPACE)
     reason = f"the worker {command.worker} began anew and knows nothing of this attempt"
     lost = [claim for claim in claims if claim.worker == command.worker and claim.session != command.session]
-    return [await _reap(claim, reason, view, decision) for claim in lost]
+    return await _reap(lost, reason, view)
 
 
-async def _reap(claim: ClaimRow, reason: str, view: View, decision: Decision) -> NewEvent:
-    failed = [part async for part in _unwritten(claim, reason, view, decision)]
-    event = AttemptReaped(claim.run_id, claim.task_key, claim.attempt, claim.attempt_id, reason, tuple(failed))
-    return new_event(ATTEMPT_REAPED, event, subject=claim.run_id)
+async def _reap(claims: Sequence[ClaimRow], reason: str, view: View) -> list[NewEvent]:
+    events, room = [], _MAX_FAILED
+    for claim in claims:
+        failed = tuple([part async for part in _unwritten(claim, reason, view)])
+        if len(failed) > room:
+            failed = ()
+        room -= len(failed)
+        event = AttemptReaped(claim.run_id, claim.task_key, claim.attempt, claim.attempt_id, reason, failed)
+        events.append(new_event(ATTEMPT_REAPED, event, subject=claim.run_id))
+    return events
 
 
-async def _unwritten(
-    claim: ClaimRow, reason: str, view: View, decision: Decision
-) -> AsyncIterator[MaterializationFailed]:
-    """What an attempt was to write that ends without a word. If its run was cancelled, it did not fail."""
+async def _unwritten(claim: ClaimRow, reason: str, view: View) -> AsyncIterator[MaterializationFailed]:
+    """What an attempt was to write that ends without a word. If its run was cancelled, it did not fail.
+
+    When it ended nobody knows, and it may be told long after. So it counts from when it was claimed: whatever was
+    written since is newer.
+    """
     run_id, key = claim.run_id, (claim.run_id, claim.task_key)
     run: RunRow | None = await view.get(RUNS, run_id, run_id)
     task: TaskRow | None = await view.get(TASKS, run_id, key)
@@ -211,8 +223,8 @@ async def _unwritten(
             output.partition_key,
             run_id,
             task.task_id,
-            reason,
-            decision.received,
+            reason[:_MAX_ERROR],
+            claim.claimed_at,
         )
 
 
