@@ -10,7 +10,7 @@ import msgspec
 
 import arco.cost
 from arco.domains.catalog import CreateNamespace
-from arco.log import NewEvent
+from arco.log import NewEvent, encode_pack
 from arco.runtime import Workspace, init_workspace
 from arco.servo import Asked, Mode, RunRequest, Servo, deploy, open_envelope, prepare_deploy
 from arco.state import Manifest, encode_manifest
@@ -69,7 +69,16 @@ async def _measure() -> dict[str, Any]:
             await log.compactor.compact()
         await asyncio.sleep(0)
         heads = [log.compactor.head.manifest for log in workspace.logs.values()]
-        return _profile(scale, heads)
+        return {**_profile(scale, heads), "index_bytes": await _index_bytes(workspace)}
+
+
+async def _index_bytes(workspace: Workspace) -> float:
+    """What each segment adds to a pack beside itself."""
+    ledger = workspace.logs["activity"].follower.ledger
+    last = workspace.logs["activity"].follower.tail.number
+    segments = [data async for _, data, _ in ledger.known(1, last)]
+    data, _ = encode_pack("pack", ledger.place, 1, segments)
+    return (len(data) - sum(map(len, segments))) / len(segments)
 
 
 async def _round(scale: _Scale, servo: Servo, number: int) -> None:

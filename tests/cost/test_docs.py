@@ -83,30 +83,53 @@ def numbers(pattern: str) -> tuple[str, ...]:
     return found.groups()
 
 
-def test_three_days_of_a_busy_one() -> None:
-    found = model(BUSY, Scale(days=3))
-    create, ranges, hints = numbers(r"\(model #\), [\d,]+ ranges \(#\) and [\d,]+ overwrites \(#\)")
-    check(create, found.total[Operation.CREATE])
-    check(ranges, found.total[Operation.GET_RANGE])
-    check(hints, found.total[Operation.PUT])
-    shown = numbers(r"manifests lay there at the end \(#, #, #\)")
-    for text, folder in zip(shown, ("ledger", "state", "manifests"), strict=True):
-        check(text, found.stored[folder].objects)
+FEW_DAYS = model(BUSY, Scale(days=3, pack_segments=64, pack_keep=32))
+
+
+@pytest.mark.parametrize(
+    ("label", "operation"),
+    [
+        ("creates", Operation.CREATE),
+        ("overwrites", Operation.PUT),
+        ("ranges", Operation.GET_RANGE),
+        ("gets", Operation.GET),
+        ("heads", Operation.HEAD),
+        ("lists", Operation.LIST),
+    ],
+)
+def test_the_requests_of_busy_days(label: str, operation: Operation) -> None:
+    check(row(label)[1], FEW_DAYS.total[operation])
+
+
+def test_what_busy_days_leave() -> None:
+    check(row("loose segments after them")[1], FEW_DAYS.stored["ledger"].objects)
+    check(row("packs after them")[1], FEW_DAYS.stored["packs"].objects)
+    for label, folder in (("files of state after them", "state"), ("manifests after them", "manifests")):
+        objects, size = re.fullmatch(r"([\d,]+) \(([\d.]+) MB\)", row(label)[1]).groups()  # type: ignore[union-attr]
+        check(objects, FEW_DAYS.stored[folder].objects)
+        check(size, FEW_DAYS.stored[folder].bytes / MB)
+
+
+def test_the_share_of_packing_in_busy_days() -> None:
+    packing, without = numbers(r"Of the gets # are packing; without packs [\d,]+ were counted, and the model says #\.")
+    check(packing, FEW_DAYS.requests["pack"][Operation.GET] + FEW_DAYS.stored["packs"].objects / 3)
+    check(without, model(BUSY, Scale(days=3)).total[Operation.GET])
 
 
 def objects(found: Estimate) -> list[float]:
-    return [found.stored[folder].objects for folder in ("ledger", "state", "manifests")]
+    return [found.stored[folder].objects for folder in ("ledger", "packs", "state", "manifests")]
 
 
-def test_a_year_without_packs() -> None:
+def test_a_year() -> None:
     year, month = model(BUSY, Scale(days=365)), model(BUSY, Scale(days=30))
     shown = numbers(
-        r"# segments \(# MB\), # files of state \(# MB\) and # manifests \(# MB\), against #, # and # after"
+        r"# loose segments \(# MB\), # packs \(# MB\), # files of state \(# MB\) and # manifests \(# MB\), "
+        r"against #, #, # and # after"
     )
-    sizes = [year.stored[folder].bytes / MB for folder in ("ledger", "state", "manifests")]
-    for text, value in zip(shown[0:6:2], objects(year), strict=True):
+    sizes = [year.stored[folder].bytes / MB for folder in ("ledger", "packs", "state", "manifests")]
+    for text, value in zip(shown[0:8:2], objects(year), strict=True):
         check(text, value)
-    for text, value in zip(shown[1:6:2], sizes, strict=True):
+    for text, value in zip(shown[1:8:2], sizes, strict=True):
         check(text, value)
-    for text, value in zip(shown[6:], objects(month), strict=True):
+    for text, value in zip(shown[8:], objects(month), strict=True):
         check(text, value)

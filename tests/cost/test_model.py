@@ -9,9 +9,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from arco.core import Invalid
-from arco.cost import CLASSES, Class, Load, Scale, bill, load_prices, model, parse_model, prices_named, profile
+from arco.core import Invalid, Settings
+from arco.cost import (
+    CLASSES,
+    Class,
+    Estimate,
+    Load,
+    Scale,
+    bill,
+    load_prices,
+    model,
+    parse_model,
+    prices_named,
+    profile,
+)
 from arco.cost._replay import FAN_IN, replay
+from arco.state import PackSize
 from arco.storage import Operation
 from tests.cost.profile import measure
 from tests.runtime.test_requests import documented
@@ -29,7 +42,15 @@ def test_tables_and_bytes_are_those_of_this_version() -> None:
         assert known.kinds[kind].tables == one["tables"], "run `make schemas`"
         for name in ("segment_bytes", "delta_bytes"):
             assert getattr(known.kinds[kind], name) == pytest.approx(one[name], rel=0.2)
-    for name in ("fact_bytes", "manifest_bytes", "layer_bytes", "entry_bytes", "file_bytes", "row_bytes"):
+    for name in (
+        "fact_bytes",
+        "index_bytes",
+        "manifest_bytes",
+        "layer_bytes",
+        "entry_bytes",
+        "file_bytes",
+        "row_bytes",
+    ):
         assert getattr(known, name) == pytest.approx(found[name], rel=0.25)
 
 
@@ -135,10 +156,58 @@ def test_cost_follows_activity_and_many_events_share_requests() -> None:
     assert large < 300 * small, "group commit and the pace of publishing"
 
 
+def packed(**given: float) -> tuple[float, Estimate]:
+    """What packing costs a day beside the creates of what is packed, as a share; and the estimate."""
+    load, scale = parse_model([f"{name}={value}" for name, value in given.items()])
+    found = model(load, scale)
+    lines = {purpose: bill({purpose: counts}, {}, S3).dollars_a_day for purpose, counts in found.requests.items()}
+    return lines["pack"] / lines["append"], found
+
+
+ONLY_POSTS = {"runs": 0, "changes": 0, "put_seconds": 0.01}
+
+
+def test_packing_costs_what_adr_0034_says() -> None:
+    share, _ = packed(posts=8.64e6, facts=1, **ONLY_POSTS)
+    assert share == pytest.approx(0.08, abs=0.002), "at 100 segments a second"
+
+
+def test_small_packs_cost_more_and_large_segments_fill_them_sooner() -> None:
+    usual, few = packed(posts=1e6, facts=1, **ONLY_POSTS)
+    assert packed(posts=1e6, facts=1, pack_segments=64, **ONLY_POSTS)[0] > 1.2 * usual
+    _, large = packed(posts=1e6, facts=1000, **ONLY_POSTS)
+    assert large.stored["packs"].objects > few.stored["packs"].objects
+    share, smaller = packed(posts=1e6, facts=1000, pack_mib=1, **ONLY_POSTS)
+    assert smaller.stored["packs"].objects > 30 * large.stored["packs"].objects
+    assert share > usual
+
+
+def test_nothing_is_packed_before_enough_has_gathered_and_nothing_deleted_without_collections() -> None:
+    _, young = packed(posts=5119, days=1, **ONLY_POSTS)
+    assert young.stored["packs"].objects == young.requests["pack"][Operation.GET] == 0
+    _, due = packed(posts=5120, days=1, **ONLY_POSTS)
+    assert due.stored["packs"].objects == 1
+    assert due.requests["pack"][Operation.GET] > 4096
+    assert due.stored["ledger"].objects < 5120
+    _, kept = packed(posts=5120, days=1, collections=0, **ONLY_POSTS)
+    assert kept.stored["ledger"].objects == 5120
+    assert kept.requests["collect"][Operation.DELETE] == 0
+
+
+def test_packs_are_those_of_the_settings() -> None:
+    assert (Scale().pack_segments, Scale().pack_mib, Scale().pack_keep) == (
+        Settings().pack_segments,
+        Settings().pack_mib,
+        Settings().pack_keep,
+    )
+
+
 def test_only_the_log_and_rows_grow_after_a_month() -> None:
     load = Load()
     month, year = (model(load, Scale(days=days)) for days in (31, 365))
-    assert year.stored["ledger"].objects == pytest.approx(month.stored["ledger"].objects * 365 / 31)
+    logged = [sum(found.stored[name].bytes for name in ("ledger", "packs")) for found in (month, year)]
+    assert logged[1] == pytest.approx(logged[0] * 365 / 31, rel=0.05)
+    assert year.stored["ledger"].objects < 2 * (PackSize().keep + PackSize().segments) + year.segments
     assert year.stored["manifests"].objects < 1.2 * month.stored["manifests"].objects
     assert year.total[Operation.CREATE] < 1.1 * month.total[Operation.CREATE]
     assert replace(load, runs=0).events < load.events
@@ -156,6 +225,8 @@ def test_only_the_log_and_rows_grow_after_a_month() -> None:
         (["runs=100", "events_per_day=5"], "more than 5"),
         (["runs=-1"], "0 or more"),
         (["runs=nan"], "0 or more"),
+        (["pack_segments=0"], "1 or more"),
+        (["pack_mib=0.5"], "1 or more"),
     ],
 )
 def test_what_the_model_does_not_understand_is_refused(values: list[str], says: str) -> None:

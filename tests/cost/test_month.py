@@ -1,4 +1,5 @@
-"""The model against counts: a simulated month of a calm workspace, and what is left when it is closed."""
+"""The model against counts: a simulated month of a calm workspace, and what is left when it is closed; and three days
+of a busy one, with packs small enough to be written within them."""
 
 from collections import Counter
 from dataclasses import dataclass
@@ -8,10 +9,12 @@ import pytest
 from arco.cost import Scale, Usage, bill, load_prices, measure_usage, model, prices_named
 from arco.log import Place
 from arco.runtime import DEFINITIONS
+from arco.state import Cadence, PackSize
 from arco.storage import Operation, RequestCounts, Role, RoleStore
-from tests.simulation.months import CALM, DAY_SECONDS, SCOPE, Life, live, run
+from tests.simulation.months import BUSY, CALM, DAY_SECONDS, SCOPE, Life, live, run
 
 DAYS = 30
+FEW_DAYS = Scale(days=3, pack_segments=64, pack_keep=32)
 NAMES = {"range": Operation.GET_RANGE}
 
 
@@ -77,6 +80,45 @@ def test_the_bill_for_requests_is_the_model_s_within_a_tenth(month: Month) -> No
 def test_what_is_stored_is_what_the_model_says(month: Month, folder: str, margin: float) -> None:
     expected = model(CALM, Scale(days=DAYS)).stored[folder]
     found = month.life.days[-1].stored[folder]
+    assert found.objects == pytest.approx(expected.objects, rel=margin)
+    assert found.bytes == pytest.approx(expected.bytes, rel=margin)
+
+
+@pytest.fixture(scope="module")
+def busy() -> Life:
+    size = PackSize(segments=int(FEW_DAYS.pack_segments), keep=int(FEW_DAYS.pack_keep))
+    return run(live(int(FEW_DAYS.days), BUSY, cadence=Cadence(packs=size)))
+
+
+@pytest.mark.parametrize(
+    ("operation", "margin"),
+    [
+        (Operation.CREATE, 0.05),
+        (Operation.PUT, 0.15),
+        (Operation.GET_RANGE, 0.05),
+        (Operation.LIST, 0.0),
+        (Operation.GET, 0.12),
+        (Operation.HEAD, 0.15),
+    ],
+)
+def test_requests_of_busy_days_are_as_many_as_the_model_says(busy: Life, operation: Operation, margin: float) -> None:
+    expected = model(BUSY, FEW_DAYS).total[operation]
+    assert counted(busy, len(busy.days))[operation] == pytest.approx(expected, rel=margin)
+
+
+def test_packing_is_part_of_what_was_counted(busy: Life) -> None:
+    """Without it the model would be far from the gets that were counted."""
+    found = model(BUSY, FEW_DAYS)
+    without = found.total[Operation.GET] - found.requests["pack"][Operation.GET]
+    assert counted(busy, len(busy.days))[Operation.GET] > 1.15 * without
+
+
+@pytest.mark.parametrize(
+    ("folder", "margin"), [("ledger", 0.25), ("packs", 0.25), ("state", 0.20), ("manifests", 0.35)]
+)
+def test_what_busy_days_leave_is_what_the_model_says(busy: Life, folder: str, margin: float) -> None:
+    expected = model(BUSY, FEW_DAYS).stored[folder]
+    found = busy.days[-1].stored[folder]
     assert found.objects == pytest.approx(expected.objects, rel=margin)
     assert found.bytes == pytest.approx(expected.bytes, rel=margin)
 

@@ -1,5 +1,6 @@
 """`arco cost`: what a workspace costs at its store, from what it does; and what many would cost, from a model."""
 
+from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
@@ -13,17 +14,21 @@ from arco.cli._connect import connect, find_server
 from arco.cli._open import definitions, reading
 from arco.cli._output import grid, say, shown_size
 from arco.cli._specs import parse_pairs
-from arco.core import Invalid, format_time
+from arco.core import SECOND, Invalid, format_time, parse_time
 from arco.cost import (
     Bill,
+    Counted,
     Estimate,
     Prices,
+    Share,
     Usage,
     bill,
+    by_class,
     load_prices,
     measure_usage,
     model,
     parse_model,
+    price_counts,
     prices_named,
     requests_a_day,
 )
@@ -66,7 +71,8 @@ async def cost(
 ) -> None:
     """Show what the workspace costs at its store, and why.
 
-    What is written and stored is measured, the rest calculated from it; docs/cost.md says how.
+    What is written and stored is measured, the rest calculated from it; docs/cost.md says how. What a server on this
+    machine has counted of its own requests stands beside it, at the same prices.
     With --model no workspace is opened: arco cost --model tenants=10000 events_per_day=1e9
     """
     asked = _prices(session, prices, price, price_file, in_model=of_model)
@@ -114,9 +120,11 @@ async def _counted(session: Session) -> RequestCountsInfo | None:
         return await client.list_requests()
 
 
-def _show_usage(session: Session, usage: Usage, made: int, counted: RequestCountsInfo | None, prices: Prices) -> None:
+def _show_usage(session: Session, usage: Usage, made: int, told: RequestCountsInfo | None, prices: Prices) -> None:
     requests = requests_a_day(usage)
     found = bill(requests, {folder: stored.bytes for folder, stored in usage.stored.items()}, prices)
+    calculated = by_class(_together(requests), prices)
+    counted = None if told is None else _priced(told, session.runtime.now(), prices)
     billed = session.project.store.partition("://")[0] in _SCHEMES
     document = {
         "workspace": session.project.scope.root,
@@ -136,8 +144,8 @@ def _show_usage(session: Session, usage: Usage, made: int, counted: RequestCount
             "retained_revisions": usage.revisions,
             "layers": usage.layers,
         },
-        "counted": _counted_document(counted),
-        "calculated": _bill_document(requests, found),
+        "counted": _counted_document(told, counted),
+        "calculated": {**_bill_document(requests, found), "classes": [_share_document(one) for one in calculated]},
         "asked": made,
     }
     parts: list[RenderableType] = [
@@ -149,24 +157,61 @@ def _show_usage(session: Session, usage: Usage, made: int, counted: RequestCount
     if usage.stored:
         rows = [[folder, int(one.objects), shown_size(int(one.bytes))] for folder, one in usage.stored.items()]
         parts.append(grid(["stored", "objects", "size"], rows))
-    if counted is not None:
-        parts.append(say(f"Counted by the server since {counted.since}:"))
-        parts.append(
-            grid(["role", "operation", "requests"], [[c.role, c.operation, c.count] for c in counted.requests])
-        )
-    parts += [_bill_table(found), _total(found, billed), _honest(usage, made)]
+    if told is not None:
+        parts.append(say(f"Counted by the server since {told.since}:"))
+        parts.append(grid(["role", "operation", "requests"], [[c.role, c.operation, c.count] for c in told.requests]))
+    parts += [_bill_table(found), _total(found, billed)]
+    if told is not None and counted is not None:
+        parts += [_side_by_side(calculated, counted), _as_counted(told.since, counted)]
+    parts.append(_honest(usage, made))
     session.output.emit(document, *parts)
+
+
+def _together(requests: Requests) -> Counter[Operation]:
+    total: Counter[Operation] = Counter()
+    for counts in requests.values():
+        total.update(counts)
+    return total
+
+
+def _priced(told: RequestCountsInfo, now: int, prices: Prices) -> Counted:
+    """Operations that only a newer server knows are shown, and have no price."""
+    known: Counter[Operation] = Counter()
+    for one in told.requests:
+        if one.operation in set(Operation):
+            known[Operation(one.operation)] += one.count
+    return price_counts(known, (now - parse_time(told.since)) / SECOND, prices)
 
 
 def _ago(days: int) -> str:
     return "now" if days == 0 else f"{days} d before"
 
 
-def _counted_document(counted: RequestCountsInfo | None) -> dict[str, Any] | None:
-    if counted is None:
+def _counted_document(told: RequestCountsInfo | None, counted: Counted | None) -> dict[str, Any] | None:
+    if told is None or counted is None:
         return None
-    rows = [{"role": one.role, "operation": one.operation, "count": one.count} for one in counted.requests]
-    return {"since": counted.since, "requests": rows}
+    a_day = counted.a_day
+    return {
+        "since": told.since,
+        "seconds": counted.seconds,
+        "requests": [{"role": one.role, "operation": one.operation, "count": one.count} for one in told.requests],
+        "total": counted.requests,
+        "dollars": counted.dollars,
+        "classes": [
+            {"class": one.kind.value, "requests": one.requests, "dollars": one.dollars} for one in counted.shares
+        ],
+        "a_day": None if a_day is None else [_share_document(one) for one in a_day],
+        "dollars_a_day": None if a_day is None else sum(one.dollars for one in a_day),
+    }
+
+
+def _share_document(share: Share) -> dict[str, Any]:
+    """Of a day."""
+    return {
+        "class": share.kind.value,
+        "requests_a_day": round(share.requests, 3),
+        "dollars_a_day": share.dollars,
+    }
 
 
 def _bill_document(requests: Requests, found: Bill) -> dict[str, Any]:
@@ -211,11 +256,33 @@ def _total(found: Bill, billed: bool) -> Text:
     )
 
 
+def _side_by_side(calculated: tuple[Share, ...], counted: Counted) -> RenderableType:
+    """By class: what is calculated of a day, and what was counted."""
+    shares, pace = (counted.shares, "so far") if counted.a_day is None else (counted.a_day, "a day")
+    rows = [[one.kind.value, *_amounts(one), *_amounts(other)] for one, other in zip(calculated, shares, strict=True)]
+    return grid(["requests", "calculated a day", "$ a day", f"counted {pace}", f"$ {pace}"], rows)
+
+
+def _amounts(share: Share) -> tuple[str, str]:
+    return f"{share.requests:,.1f}", _dollars(share.dollars)
+
+
+def _as_counted(since: str, counted: Counted) -> Text:
+    a_day = counted.a_day
+    begin = f"As this server counted since {since}: {counted.requests:,.0f} requests, $"
+    if a_day is None:
+        so_far = _dollars(counted.dollars)
+        return say(f"{begin}{so_far} so far at these prices; an hour at the least tells what a day costs", "bold")
+    return say(f"{begin}{_dollars(sum(one.dollars for one in a_day))} a day at these prices", "bold")
+
+
 def _honest(usage: Usage, made: int) -> Text:
     return say(
         f"Measured: segments and revisions, objects and sizes; events from {usage.sampled} segments that were read. "
-        "Calculated: merges and hints. Not in it: what assets, engines and browsers read and write, and traffic out of "
-        f"the region. To ask took {made} requests.",
+        "Calculated: merges and hints. Not in the calculation: reads of servers and commands, looks at the tail and "
+        "the floor, collection, packing, backups, blobs, private tables, Iceberg tables, what assets, engines and "
+        "browsers read and write, and traffic out of the region. A server counts what it asks for itself: nothing of "
+        f"other processes, nor of the store that backups go to. To ask took {made} requests.",
         "dim",
     )
 

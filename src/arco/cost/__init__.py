@@ -1,6 +1,7 @@
 """What a workspace costs: price tables, a model of requests and bytes, and what a live workspace tells."""
 
 from arco.cost._bill import Bill, Line, bill
+from arco.cost._counted import Counted, Share, by_class, price_counts
 from arco.cost._load import Load, Scale, parse_model
 from arco.cost._model import Estimate, Stored, model
 from arco.cost._prices import CLASSES, Class, Prices, load_prices, prices_named
@@ -11,6 +12,7 @@ __all__ = [
     "CLASSES",
     "Bill",
     "Class",
+    "Counted",
     "Estimate",
     "Kind",
     "Line",
@@ -18,13 +20,16 @@ __all__ = [
     "Prices",
     "Profile",
     "Scale",
+    "Share",
     "Stored",
     "Usage",
     "bill",
+    "by_class",
     "load_prices",
     "measure_usage",
     "model",
     "parse_model",
+    "price_counts",
     "prices_named",
     "profile",
     "requests_a_day",

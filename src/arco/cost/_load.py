@@ -3,6 +3,7 @@
 from dataclasses import dataclass, fields, replace
 
 from arco.core import Invalid
+from arco.state import PackSize
 
 __all__ = ["Load", "Scale", "parse_model"]
 
@@ -43,6 +44,10 @@ class Scale:
     """A day."""
     open_hours: float = 24
     """A day in which a process has the workspace open. Closed, it makes no request."""
+    pack_segments: float = PackSize().segments
+    pack_mib: float = PackSize().bytes / 2**20
+    pack_keep: float = PackSize().keep
+    """The settings of the same names."""
 
 
 def parse_model(values: list[str]) -> tuple[Load, Scale]:
@@ -67,6 +72,8 @@ def parse_model(values: list[str]) -> tuple[Load, Scale]:
     scale = replace(scale, workspaces=given.get("tenants", scale.workspaces))
     if scale.put_seconds <= 0 or scale.workspaces <= 0 or scale.days <= 0:
         raise Invalid("put_seconds, workspaces and days are more than 0")
+    if scale.pack_segments < 1 or scale.pack_mib < 1:
+        raise Invalid("pack_segments and pack_mib are 1 or more")
     load = replace(Load(), **{name: value for name, value in given.items() if name in loads})
     if "events_per_day" in given:
         load = _with_events(load, given["events_per_day"] / scale.workspaces, given)

@@ -4,10 +4,11 @@
     publishes one a moment with appends, at most one per max(0.25 s, 4 × put): delta and manifest
     merges    counted by `replay` from which tables each kind of publish changes
     hints     an overwrite with each append and each publish, at most one a second
+    packing   each segment is read once more, when so many or so many bytes have gathered (`packing`)
     quiet     whoever comes after 15 quiet minutes looks at a floor: one request more
     retention of revisions: all for an hour, one a minute for a day, one an hour for 30 days
 
-The simulated month compares all of it with counts (`tests/cost/test_month.py`). Not in it: what assets read and write,
+Simulated days compare all of it with counts (`tests/cost/test_month.py`). Not in it: what assets read and write,
 reads of published files by browsers and engines, and Iceberg tables, which lie in the same bucket and cost what they
 cost without Arco.
 """
@@ -18,6 +19,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from arco.cost._load import Load, Scale
+from arco.cost._packs import Packed, packing
 from arco.cost._profile import Kind, Profile, profile
 from arco.cost._replay import FAN_IN, LENGTH, Layers, replay
 from arco.storage import Operation
@@ -75,6 +77,9 @@ class _Log:
     """Of a day, in which something is published."""
     hours: float
     layers: Layers
+    bytes: float
+    """Of its segments, a day."""
+    packed: Packed
 
 
 def model(load: Load, scale: Scale, known: Profile | None = None) -> Estimate:
@@ -89,7 +94,7 @@ def model(load: Load, scale: Scale, known: Profile | None = None) -> Estimate:
         sum(log.publishes for log in logs),
         sum(log.publishes * log.layers.merges for log in logs),
         requests,
-        _written(load, logs, known),
+        _written(load, scale, logs, known),
         _stored(load, scale, logs, known),
     )
 
@@ -113,7 +118,10 @@ def _log(name: str, load: Load, scale: Scale, known: Profile) -> _Log:
     runs = load.runs if name == "activity" else 0.0
     minutes = min(single + runs * (1 + load.tasks * min(1.0, load.task_seconds / 60)), scale.open_hours * 60)
     hours = min(single + runs * max(1.0, load.tasks * load.task_seconds / 3600), scale.open_hours)
-    return _Log(kinds, mine, segments, publishes, minutes, hours, layers)
+    facts = mine.get("post", 0.0) * max(load.facts - 1, 0) * known.fact_bytes
+    size = sum(mine[kind] * one.segment_bytes for kind, one in kinds.items()) + facts
+    packed = packing(segments, size, scale, known)
+    return _Log(kinds, mine, segments, publishes, minutes, hours, layers, size, packed)
 
 
 def _requests(load: Load, scale: Scale, logs: list[_Log], known: Profile) -> dict[str, dict[Operation, float]]:
@@ -143,6 +151,7 @@ def _requests(load: Load, scale: Scale, logs: list[_Log], known: Profile) -> dic
     found["quiet"] = {Operation.HEAD: _quiet(load, logs)}
     found["idle"] = _idle(logs, scale, known)
     found["collect"] = _collections(logs, scale, known)
+    found["pack"] = {kind: sum(log.packed.requests[kind] for log in logs) for kind in logs[0].packed.requests}
     return found
 
 
@@ -171,16 +180,24 @@ def _idle(logs: list[_Log], scale: Scale, known: Profile) -> dict[Operation, flo
 
 
 def _collections(logs: list[_Log], scale: Scale, known: Profile) -> dict[Operation, float]:
-    """A collection reads every retained revision, and deletes what a day has superseded."""
+    """A collection reads every retained revision and the new packs, and deletes what has been superseded or packed."""
     few = known.requests["collect, 5 older revisions retained, nothing to delete"]
+    some = known.requests["collect, 6 older revisions expired"]
     times = scale.collections
-    reads = sum(_retained(log, scale.days) for log in logs) + len(logs) * (few["get"] - 5)
-    deletes = sum(sum(_garbage(log, scale.days)) for log in logs)
+    gets = heads = floors = deletes = 0.0
+    for log in logs:
+        packs, packed = log.packed.packs / scale.days, log.packed.segments / scale.days
+        gets += (_retained(log, scale.days) + few["get"] - 5 + log.packed.lists) * times + (packs if times else 0.0)
+        heads += few["head"] * times
+        manifests, files = _garbage(log, scale.days)
+        if times:
+            floors += min(manifests, times) + min(packs, times)
+            deletes += manifests + files + packed
     return {
-        Operation.GET: reads * times,
-        Operation.HEAD: len(logs) * few["head"] * times,
+        Operation.GET: gets,
+        Operation.HEAD: heads + floors * (some["head"] - few["head"]),
         Operation.LIST: len(logs) * few["list"] * times,
-        Operation.CREATE: len(logs) * times if deletes else 0.0,
+        Operation.CREATE: floors * some["create"],
         Operation.DELETE: deletes,
     }
 
@@ -220,11 +237,6 @@ def _surviving(publishes: float, windows: float, rate: float, held: float) -> fl
     return min(rate * each * (1 - min(each, FAN_IN) / (2 * FAN_IN)), held)
 
 
-def _segment_bytes(load: Load, logs: list[_Log], known: Profile) -> float:
-    kinds = {kind: log.appends[kind] * one.segment_bytes for log in logs for kind, one in log.kinds.items()}
-    return sum(kinds.values()) + load.posts * max(load.facts - 1, 0) * known.fact_bytes
-
-
 def _rows(load: Load, log: _Log, known: Profile) -> float:
     """A day."""
     facts = log.appends.get("post", 0.0) * max(load.facts - 1, 0) * known.rows["fact"]
@@ -252,7 +264,7 @@ def _manifest_bytes(log: _Log, days: float, known: Profile) -> float:
     return known.manifest_bytes + log.layers.layers * known.layer_bytes + entries * known.entry_bytes
 
 
-def _written(load: Load, logs: list[_Log], known: Profile) -> dict[str, float]:
+def _written(load: Load, scale: Scale, logs: list[_Log], known: Profile) -> dict[str, float]:
     state = 0.0
     for log in logs:
         state += _delta_bytes(load, log, known) * log.publishes
@@ -260,11 +272,12 @@ def _written(load: Load, logs: list[_Log], known: Profile) -> dict[str, float]:
             if level:
                 state += rate * log.publishes * _file_bytes(load, log, level, known)
     manifests = sum(log.publishes * (1 + log.layers.adoptions) * _manifest_bytes(log, 30, known) for log in logs)
-    return {"ledger": _segment_bytes(load, logs, known), "state": state, "manifests": manifests}
+    packs = sum(log.packed.bytes for log in logs) / scale.days
+    return {"ledger": sum(log.bytes for log in logs), "state": state, "manifests": manifests, "packs": packs}
 
 
 def _stored(load: Load, scale: Scale, logs: list[_Log], known: Profile) -> dict[str, Stored]:
-    """After so many days: the log grows, state grows with its rows, everything else levels off after 30 days.
+    """After so many days: packs grow, state grows with its rows, everything else levels off after 30 days.
 
     What the next collection will delete is there too, on average half of it.
     """
@@ -283,9 +296,19 @@ def _stored(load: Load, scale: Scale, logs: list[_Log], known: Profile) -> dict[
         retained = _retained(log, days) + superseded
         manifests += retained
         manifest_size += retained * _manifest_bytes(log, days, known)
-    segments = sum(log.segments for log in logs)
+    ledger = [_loose(log, days, left) for log in logs]
     return {
-        "ledger": Stored(segments * days, _segment_bytes(load, logs, known) * days),
+        "ledger": Stored(sum(number for number, _ in ledger), sum(count for _, count in ledger)),
         "state": Stored(objects, size),
         "manifests": Stored(manifests, manifest_size),
+        "packs": Stored(
+            sum(log.packed.packs + log.packed.lists for log in logs), sum(log.packed.bytes for log in logs)
+        ),
     }
+
+
+def _loose(log: _Log, days: float, left: float) -> tuple[float, float]:
+    """Segments, and their bytes, that are in no pack or wait for the collection of `left` days."""
+    waiting = log.packed.segments * min(left / days, 1.0)
+    number = log.segments * days - log.packed.segments + waiting
+    return number, number * log.bytes / log.segments if log.segments else 0.0

@@ -31,6 +31,8 @@ class Profile(msgspec.Struct, frozen=True):
     kinds: Mapping[str, Kind]
     fact_bytes: float
     """What one more fact adds to a segment."""
+    index_bytes: float
+    """What each segment adds to a pack beside itself."""
     manifest_bytes: float
     layer_bytes: float
     """What each layer adds to a manifest."""
