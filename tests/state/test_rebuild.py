@@ -11,6 +11,7 @@ from arco.state import (
     Cadence,
     decode_manifest,
     encode_manifest,
+    refold_pins,
 )
 from tests.state.doubles import ROOT, rows_of
 from tests.state.toy import NOTES, dropped, noted, shouted, toy
@@ -187,6 +188,55 @@ def test_a_new_fold_version_is_folded_by_the_runner(by_hand: bool) -> None:
         assert jobs == ["refold"]
         assert (manifest.generation, manifest.folds["toy"]) == (1, 2)
         assert await world.texts(newer) == {"n0": "cba", "n1": "cba", "n2": "cba"}
+
+    simulate(test)
+
+
+@pytest.mark.parametrize("way", ["compact", "loop", "loop in memory", "publish"])
+def test_what_older_folds_made_is_pinned_by_the_revision_that_replaces_it(way: str) -> None:
+    newer = toy(2, derive=lambda text: text[::-1])
+
+    async def test(world: World) -> None:
+        old = await world.node()
+        await world.publish(old, noted("a", "abc"))
+        runner = Recording(world)
+
+        async def die() -> None:
+            raise Unavailable("the store is busy")
+
+        runner.hook = die if way == "loop in memory" else None
+        if way.startswith("loop"):
+            node = await running(world, definition=newer, runner=runner)
+            await world.runtime.sleep(1)
+        else:
+            node = await world.node(newer, runner=runner)
+            await (node.compactor.compact() if way == "compact" else node.publish())
+        runner.hook = None
+        swapped = node.compactor.head.manifest
+        [pin] = refold_pins(swapped)
+        before = await node.revisions.at_revision(swapped, pin.revision)
+        assert (before.number, before.folds["toy"]) == (swapped.number - 1, 1)
+
+        node = await world.node(newer)
+        await world.publish(node, noted("b", "abc"))
+        await node.compactor.rebuild()
+        await world.runtime.sleep(29 * 24 * 3600.0)
+        last = await world.publish(node, noted("c", "abc"))
+        assert refold_pins(last) == [pin], "no log has the pin, and yet each revision takes it on, a rebuild as well"
+        assert (await node.revisions.at_revision(last, pin.revision)).id == before.id
+        await world.runtime.sleep(2 * 24 * 3600.0)
+        assert (await world.publish(node, noted("d", "abc"))).pins == ()
+
+    simulate(test)
+
+
+def test_the_way_back_pins_what_newer_folds_made() -> None:
+    async def test(world: World) -> None:
+        await world.publish(await world.node(), noted("a", "abc"))
+        newer = await (await world.node(toy(2))).publish()
+        back = await (await world.node()).compactor.roll_back()
+        assert back.folds["toy"] == 1
+        assert [pin.revision for pin in refold_pins(back)] == [newer.number - 1, back.number - 1]
 
     simulate(test)
 

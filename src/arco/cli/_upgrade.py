@@ -3,10 +3,13 @@
 Nothing in the log changes. What is derived from it is folded anew beside the live state and swapped in by one revision;
 the one before stays readable, pinned for a month. From then on older programs only read. The way back is for the older
 program: it folds the log its own way, if it knows everything that is in it.
+
+As long as the revision before is pinned, each run compares with it: that is how an upgrade ends which was interrupted
+after the swap, or which a server did by itself, and why one that came out wrong is told of until it is cured.
 """
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Annotated, Any
 
 import httpx
@@ -17,30 +20,41 @@ from arco import __version__
 from arco.cli._command import Session, command
 from arco.cli._connect import FIND_SECONDS
 from arco.cli._formats import FORMATS
-from arco.cli._open import Reader, cadence_of, definitions, open_base, reading
+from arco.cli._open import Reader, definitions, reading, writing
 from arco.cli._output import grid, say
-from arco.core import DAY, Corrupt, Invalid, Outdated, Refused
+from arco.core import Corrupt, Invalid, Outdated, Refused
 from arco.log import HintFile, is_http
-from arco.runtime import OpenLog, Workspace
+from arco.runtime import Workspace
 from arco.state import (
     Definition,
     Layout,
     Manifest,
-    PinRevision,
     TableCheck,
     UpgradePlan,
     plan_upgrade,
+    refold_pins,
     verify_chain,
     verify_upgrade,
 )
-from arco.storage import Role
 
 __all__ = ["app"]
 
 app = typer.Typer()
 
-ACTOR = "upgrade"
-KEPT_DAYS = 30
+
+@dataclass(frozen=True)
+class Comparison:
+    """What became of a log when other folds took over."""
+
+    revision: int
+    """The one before."""
+    is_back: bool
+    """Whether newer folds made that."""
+    tables: list[TableCheck]
+
+    @property
+    def different(self) -> list[str]:
+        return [found.table for found in self.tables if not found.equal]
 
 
 @command(app)
@@ -58,36 +72,41 @@ async def upgrade(
     is the older one, --rollback goes back to it, unless the log holds what it does not know.
     """
     async with reading(session.project, session.runtime) as reader:
-        plans = await _checked(session, reader)
+        heads = await _checked(session, reader)
+        plans = {log: plan_upgrade(_definition(log), head) for log, head in heads.items()}
         for plan in plans.values():
             _refuse(plan, rollback=rollback)
         due = [log for log, plan in plans.items() if plan.newer or (plan.is_refold and not rollback)]
         serving = await _serving(reader)
-    if due and serving and not dry_run:
-        raise Refused(
-            f"the server at {serving} answers; stop it first: a program with other folds stops writing as soon as it "
-            "sees the new revision"
-        )
-    if dry_run or not due:
-        return _report(session, plans, due, serving, {})
-    async with _opened(session) as workspace:
-        checks = {log: await _carry_out(session, workspace, plans[log]) for log in due}
-    return _report(session, plans, due, serving, checks, done=True)
+        if dry_run:
+            pinned = {log: _before(head) for log, head in heads.items() if refold_pins(head)}
+            return _report(session, plans, due, {}, _would(due, pinned, serving), serving)
+        if due and serving:
+            raise Refused(
+                f"the server at {serving} answers; stop it first: a program with other folds stops writing as soon as "
+                "it sees the new revision"
+            )
+        if due:
+            async with writing(session.project, session.runtime, None) as workspace:
+                for log in due:
+                    heads[log] = await _fold_anew(session, workspace, plans[log])
+        compared = {log: await _compare(session, reader, head) for log, head in heads.items() if refold_pins(head)}
+    return _report(session, plans, due, compared, _did(plans, due, compared), serving)
 
 
 # Before
 
 
-async def _checked(session: Session, reader: Reader) -> dict[str, UpgradePlan]:
-    """The plan of each log. Every segment and the newest revision must be readable."""
-    plans = {}
+async def _checked(session: Session, reader: Reader) -> dict[str, Manifest]:
+    """The newest revision of each log. It must be readable, and so must every segment."""
+    heads = {}
     for definition in definitions(None):
         log = definition.log
         head = (await reader.revisions(log).head()).manifest
         with session.output.progress(f"checking {log}") as progress:
             await verify_chain(reader.ledger(log), progress, known=head.link.number)
-        plans[log] = plan_upgrade(definition, head)
-    return plans
+        heads[log] = head
+    return heads
 
 
 def _refuse(plan: UpgradePlan, *, rollback: bool) -> None:
@@ -129,48 +148,26 @@ async def _answers(address: str) -> bool:
 # Doing it
 
 
-@asynccontextmanager
-async def _opened(session: Session) -> AsyncIterator[Workspace]:
-    """The workspace with all roles. No loop runs: the command says what happens."""
-    project, runtime = session.project, session.runtime
-    async with open_base(project, runtime) as base:
-        opened = await Workspace.open(
-            base, project.scope, runtime, definitions=definitions(None), compact=False, cadence=cadence_of(project)
-        )
-        async with opened:
-            yield opened
-
-
-async def _carry_out(session: Session, workspace: Workspace, plan: UpgradePlan) -> list[TableCheck]:
-    opened = workspace.logs[plan.log]
-    before = opened.compactor.head.manifest
+async def _fold_anew(session: Session, workspace: Workspace, plan: UpgradePlan) -> Manifest:
+    """Swap in what this program makes of a log. The revision that does so pins the one before."""
+    compactor = workspace.logs[plan.log].compactor
     with session.output.progress(f"folding {plan.log} anew") as progress:
-        if plan.newer:
-            await opened.compactor.roll_back(progress)
-        else:
-            await opened.compactor.rebuild(progress)
-    if before.number and not plan.newer:
-        await _pin(workspace, opened, before)
-    after = opened.compactor.head.manifest
-    with session.output.progress(f"comparing {plan.log}") as progress:
-        return await verify_upgrade(
-            _definition(plan.log),
-            workspace.handle(Role.READER),
-            opened.follower.ledger,
-            before,
-            after,
-            progress,
-        )
+        return await (compactor.roll_back(progress) if plan.newer else compactor.rebuild(progress))
 
 
-async def _pin(workspace: Workspace, opened: OpenLog, before: Manifest) -> None:
-    """Keep the revision before: it shows what the older program made of the log."""
-    log = opened.place.log
-    pin_id = f"upgrade-{log}-{before.number}"
-    expires = workspace.runtime.now() + KEPT_DAYS * DAY
-    pin = PinRevision(pin_id, before.number, f"before the upgrade to arco {__version__}", expires)
-    await workspace.decide(log, pin, actor=ACTOR)
-    await opened.compactor.publish()
+async def _compare(session: Session, reader: Reader, head: Manifest) -> Comparison:
+    """A revision of this program's folds with a fold in memory, and with the one that stood before them."""
+    before = await reader.revisions(head.log).at_revision(head, _before(head))
+    with session.output.progress(f"comparing {head.log}") as progress:
+        ledger = reader.ledger(head.log, head.packs)
+        tables = await verify_upgrade(_definition(head.log), reader.handle(), ledger, before, head, progress)
+    is_back = any(version > head.folds.get(domain, 0) for domain, version in before.folds.items())
+    return Comparison(before.number, is_back, tables)
+
+
+def _before(head: Manifest) -> int:
+    """The revision that stood before the folds of this one took over."""
+    return refold_pins(head)[-1].revision
 
 
 def _definition(log: str) -> Definition:
@@ -183,14 +180,13 @@ def _definition(log: str) -> Definition:
 
 def _report(
     session: Session,
-    plans: dict[str, UpgradePlan],
+    plans: Mapping[str, UpgradePlan],
     due: list[str],
+    compared: Mapping[str, Comparison],
+    verdict: RenderableType,
     serving: str,
-    checks: dict[str, list[TableCheck]],
-    *,
-    done: bool = False,
 ) -> int | None:
-    wrong = [f"{log}.{found.table}" for log, checked in checks.items() for found in checked if not found.equal]
+    wrong = [f"{log}.{table}" for log, found in compared.items() for table in found.different]
     rows = [
         [log, domain, plan.before.get(domain) or None, plan.after.get(domain), _what(plan, domain, log in due)]
         for log, plan in plans.items()
@@ -199,7 +195,7 @@ def _report(
     document: dict[str, Any] = {
         "version": __version__,
         "formats": {found.name: found.newest for found in FORMATS if found.newest},
-        "done": done,
+        "done": bool(due) and bool(compared),  # a dry run compares nothing, and what was folded anew is compared
         "needed": bool(due),
         "serving": serving or None,
         "logs": [
@@ -210,9 +206,10 @@ def _report(
                 "folds_before": dict(plan.before),
                 "folds_after": dict(plan.after),
                 "learned": list(plan.learned),
+                "compared_with": compared[log].revision if log in compared else None,
                 "tables": [
                     {"table": found.table, "rows": found.rows, "changed": found.changed, "equal": found.equal}
-                    for found in checks.get(log, [])
+                    for found in (compared[log].tables if log in compared else ())
                 ],
             }
             for log, plan in plans.items()
@@ -220,8 +217,7 @@ def _report(
         "different": wrong,
     }
     table = grid(["log", "domain", "before", "this program", ""], rows)
-    is_back = any(plans[log].newer for log in due)
-    session.output.emit(document, table, _verdict(due, wrong, serving, done=done, is_back=is_back))
+    session.output.emit(document, table, verdict)
     return Corrupt.exit_code if wrong else None
 
 
@@ -233,15 +229,40 @@ def _what(plan: UpgradePlan, domain: str, is_due: bool) -> str:
     return "checked to be the same" if is_due else "stays"
 
 
-def _verdict(due: list[str], wrong: list[str], serving: str, *, done: bool, is_back: bool) -> RenderableType:
+def _would(due: list[str], pinned: Mapping[str, int], serving: str) -> RenderableType:
+    if due:
+        server = f" Stop the server at {serving} first." if serving else ""
+        return say(f"Would fold {', '.join(due)} anew, in one revision each.{server}", "yellow")
+    again = f" Would compare again: {_listed(pinned)}." if pinned else ""
+    return say(f"Nothing to fold: the state is of this program's folds.{again}", "green")
+
+
+def _did(plans: Mapping[str, UpgradePlan], due: list[str], compared: Mapping[str, Comparison]) -> RenderableType:
+    wrong = {log: found for log, found in compared.items() if found.different}
     if wrong:
-        return say(f"Not what the log says: {', '.join(wrong)}. Run `arco rebuild --verify`, and tell us.", "bold red")
-    if not due:
-        return say("Nothing to do: the state is of this program's folds.", "green")
-    if done:
+        return _went_wrong(wrong)
+    if due:
         after = "Older programs only read from now on."
-        if is_back:
+        if any(plans[log].newer for log in due):
             after = "This program writes again; newer ones must stay stopped."
         return say(f"Done: {', '.join(due)} folded anew and compared. {after}", "green")
-    server = f" Stop the server at {serving} first." if serving else ""
-    return say(f"Would fold {', '.join(due)} anew, in one revision each.{server}", "yellow")
+    again = f" Compared again: {_listed({log: found.revision for log, found in compared.items()})}." if compared else ""
+    return say(f"Nothing to fold: the state is of this program's folds.{again}", "green")
+
+
+def _went_wrong(wrong: Mapping[str, Comparison]) -> RenderableType:
+    """What to do about a state that came out wrong. This program cannot bring back the one before: it has other folds,
+    and to publish that revision once more would hide what was written since."""
+    tables = ", ".join(f"{log}.{table}" for log, found in wrong.items() for table in found.different)
+    is_back = any(found.is_back for found in wrong.values())
+    cure = "`arco upgrade` of the newer program" if is_back else "`arco upgrade --rollback` of the program before"
+    return say(
+        f"Not what the log or the revision before says: {tables}. The log is whole, but this state is live. Start "
+        f"nothing of this program, and run {cure}: it folds the log its own way. `arco state show TABLE --revision N` "
+        f"reads what stood before ({_listed({log: found.revision for log, found in wrong.items()})}). And tell us.",
+        "bold red",
+    )
+
+
+def _listed(revisions: Mapping[str, int]) -> str:
+    return ", ".join(f"{log} revision {revision}" for log, revision in revisions.items())

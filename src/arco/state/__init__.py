@@ -39,7 +39,7 @@ from arco.state._fold import (
     name_rejections,
     row_text,
 )
-from arco.state._history import retained
+from arco.state._history import refold_pins, retained
 from arco.state._layers import LayerReader, keep_alive
 from arco.state._layout import Layout
 from arco.state._manifest import (
@@ -197,6 +197,7 @@ __all__ = [
     "open_ledger",
     "packed_through",
     "plan_upgrade",
+    "refold_pins",
     "retained",
     "row_text",
     "snapshot_at_position",

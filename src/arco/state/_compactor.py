@@ -7,7 +7,8 @@ manifest. Two compactors are waste, not corruption: who loses a number stands on
                           merges, packing: pending in a manifest -> job -> result -> adopted by a later manifest
 
 Rules: who sees a newer fold version only reads. A replica that does not stand on the head (a new fold version, a
-skipped type that is known now, a rebuild) is published whole, as a new generation.
+skipped type that is known now, a rebuild) is published whole, as a new generation; what other folds made is pinned by
+the revision that replaces it.
 """
 
 from collections.abc import Awaitable, Callable
@@ -33,7 +34,7 @@ from arco.core import (
 from arco.log import Follower, Hint, Pack, is_http
 from arco.state._definition import Definition
 from arco.state._files import FileWriter
-from arco.state._history import with_history
+from arco.state._history import with_history, with_pins
 from arco.state._layers import LayerReader
 from arco.state._layout import Layout
 from arco.state._manifest import Layer, Manifest, Pending, encode_manifest, entry_of, format_of
@@ -404,10 +405,11 @@ class Compactor:
             layers=layers,
             pending=pending,
             packs=await self.packing.grown(head.packs, new, directory),
-            pins=tuple(pin for pin in manifest.pins if pin.expires_at > now),
             seal=self._follower.sealed and manifest.link == self._follower.fold.link,
         )
         manifest = msgspec.structs.replace(manifest, format=format_of(manifest.packs))
+        is_refold = dict(head.folds) != dict(manifest.folds) or self._is_of_older_folds()
+        manifest = with_pins(manifest, head, is_refold=is_refold)
         manifest = await with_history(manifest, self.head, self._revisions, writer, self._cadence.keep_all)
         manifest = self._with_packing(self._with_merges(manifest))
         return await self._create(manifest, replica)

@@ -1,6 +1,9 @@
 """Which revisions are kept: all for an hour, one a minute for a day, one an hour for 30 days, and pinned ones.
 
 The first hour can be set to another time, `keep_all`. The newest stand in the manifest itself, older ones in a file.
+
+Pins are events, but for those that a manifest makes itself: it keeps the revision it replaces if other folds made that.
+No log has these, so that each manifest takes them from the one before until they expire.
 """
 
 import hashlib
@@ -10,13 +13,16 @@ import msgspec
 
 from arco.core import DAY, HOUR, MINUTE
 from arco.state._files import FileWriter
-from arco.state._manifest import Entry, File, Manifest
+from arco.state._manifest import Entry, File, Manifest, PinEntry
 from arco.state._revisions import Head, Revisions
 
-__all__ = ["retained", "with_history"]
+__all__ = ["refold_pins", "retained", "with_history", "with_pins"]
 
 INLINE = 256
 """Older revisions listed in the manifest itself; when they grow past it the older half moves to a file."""
+
+REFOLD_KEPT = 30 * DAY
+"""For so long the revision is kept that stood before other folds took over."""
 
 
 def retained(entries: Iterable[Entry], now: int, pinned: Collection[int], keep_all: int = HOUR) -> list[Entry]:
@@ -39,6 +45,27 @@ def retained(entries: Iterable[Entry], now: int, pinned: Collection[int], keep_a
             kept.append(entry)
             slot = mine
     return kept[::-1]
+
+
+def refold_pins(manifest: Manifest) -> list[PinEntry]:
+    """Of revisions that stood before other folds took over, oldest first."""
+    found = [pin for pin in manifest.pins if pin.pin_id == _refold_id(pin.revision)]
+    return sorted(found, key=lambda pin: pin.revision)
+
+
+def _refold_id(revision: int) -> str:
+    return f"refold-{revision}"
+
+
+def with_pins(manifest: Manifest, before: Manifest, *, is_refold: bool) -> Manifest:
+    """The manifest that follows another one, with the pins that live: its own, which come from the log, and those of
+    manifests. With `is_refold` it has other folds than the one before, and pins that."""
+    now = manifest.published_at
+    made = refold_pins(before)
+    if is_refold and before.number:
+        made.append(PinEntry(_refold_id(before.number), before.number, now + REFOLD_KEPT))
+    pins = {pin.pin_id: pin for pin in (*manifest.pins, *made) if pin.expires_at > now}
+    return msgspec.structs.replace(manifest, pins=tuple(pin for _, pin in sorted(pins.items())))
 
 
 async def with_history(
