@@ -1,10 +1,15 @@
-"""`arco backup` and `arco restore` as people use them, on vaults that lost something."""
+"""`arco backup` and `arco restore` as people use them, on vaults that lost something, and on what is left of others."""
 
+import asyncio
 from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import Cli
+from arco.backup._seal import seal_incarnation
+from arco.iceberg import Who
+from arco.runtime import AsyncRuntime, read_incarnation
+from arco.storage import LocalStore, RequestCounts, Role, RoleStore
+from tests.cli.conftest import SCOPE, Cli
 
 
 @pytest.fixture
@@ -46,6 +51,45 @@ def test_a_list_shows_what_is_missing(cli: Cli, vault: Path) -> None:
         assert ran.code == 7
         assert "newer backups: 3;" in ran.err
     assert cli("restore", "--replace", "--backup", "3").code == 0
+
+
+def test_a_restored_workspace_is_compared_by_its_bytes(cli: Cli, vault: Path, workspace: Path) -> None:
+    file = workspace / "data/asset/partition/version/part-0.parquet"
+    file.parent.mkdir(parents=True)
+    file.write_bytes(b"rows")
+    assert cli("backup", "--data").code == 0
+    assert cli("restore", "--replace").code == 0
+    assert cli("restore", "--verify").code == 0
+    file.write_bytes(b"Rows")
+    ran = cli("restore", "--verify", "--json")
+    assert ran.code == 7
+    [found] = [one for one in ran.document["findings"] if one["level"] == "error"]
+    assert found["path"] == "data/asset/partition/version/part-0.parquet"
+    assert "delete this one object" in found["message"]
+    file.write_bytes(b"row")
+    ran = cli("restore", "--replace")
+    assert ran.code == 3
+    assert f"{found['path']} is there and is not what this would write; it was altered or cut off" in ran.err
+    file.unlink()
+    assert cli("restore", "--replace").code == 0
+    assert file.read_bytes() == b"rows"
+    assert cli("restore", "--verify").code == 0
+
+
+def test_an_interrupted_erasure_is_shown_before_it_is_replaced(cli: Cli, vault: Path, workspace: Path) -> None:
+    async def seal() -> None:
+        runtime, store = AsyncRuntime(), LocalStore(workspace.parent.parent)
+        life = (await read_incarnation(store, SCOPE, runtime)).id
+        admin = RoleStore(store, SCOPE, Role.ADMIN, RequestCounts())
+        who = Who("ann", "01ARZ3NDEKTSV4RRFFQ69G5FAV", client="arco erase")
+        await seal_incarnation(admin, SCOPE.tenant, SCOPE.workspace, life, runtime, who, known={}, manifests=False)
+
+    asyncio.run(seal())
+    assert "which arco erase sealed and did not finish" in " ".join(cli("restore", "--dry-run").out.split())
+    ran = cli("restore")
+    assert ran.code == 3
+    assert "`arco erase` sealed it and was interrupted: run the same command again" in ran.err
+    assert cli("restore", "--replace").code == 0
 
 
 def test_an_erasure_names_backups_that_cannot_be_read(cli: Cli, vault: Path) -> None:

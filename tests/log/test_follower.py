@@ -8,7 +8,7 @@ import pytest
 
 from arco.core import Corrupt, LostObject, Outdated, StoreRefused, Superseded, Unavailable
 from arco.domains.catalog import ROOT
-from arco.log import FIRST_LINK, Event, Follower, Link, Place, Segment, Unknown, position_of, read_log
+from arco.log import FIRST_LINK, Event, Follower, Link, Place, Segment, Unknown, position_of, read_log, seal_writer
 from arco.state import LayerReader, Replica, empty_manifest
 from arco.storage import Operation, StoreFailed, Tail
 from tests.doubles import run
@@ -226,6 +226,25 @@ def test_a_store_that_does_not_answer_is_not_an_empty_log() -> None:
 
 
 # Who may only read
+
+
+@pytest.mark.parametrize(
+    ("command", "says"),
+    [
+        ("arco restore", "the workspace was restored; .* `arco restore` was interrupted: run the same command again"),
+        ("arco erase", "something was erased; .* `arco erase` was interrupted: .*, and not `arco restore`"),
+    ],
+)
+def test_a_seal_tells_what_to_run_again(command: str, says: str) -> None:
+    async def scenario() -> None:
+        world = World()
+        node = world.node()
+        await world.append(seal=True, writer=seal_writer(command, "01ARZ3NDEKTSV4RRFFQ69G5FAV"))
+        await node.follower.catch_up()
+        with pytest.raises(Superseded, match=f"is sealed: {says}"):
+            node.follower.check_writable()
+
+    run(scenario())
 
 
 def test_a_seal_ends_writing() -> None:

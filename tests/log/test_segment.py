@@ -26,6 +26,8 @@ from arco.log import (
     number_of,
     parse_position,
     position_of,
+    seal_writer,
+    sealed_by,
 )
 from tests.log.world import header
 
@@ -197,6 +199,14 @@ def test_a_frame_that_hides_its_size_is_corrupt() -> None:
 
 
 # The chain
+
+
+def test_a_seal_says_which_command_made_it() -> None:
+    writer = seal_writer("arco erase", "01ARZ3NDEKTSV4RRFFQ69G5FAV")
+    assert sealed_by(header(PLACE, FIRST_LINK, seal=True, writer=writer)) == "arco erase"
+    for other in (seal_writer("", "01ARZ3NDEKTSV4RRFFQ69G5FAV"), "seal:01ARZ3NDEKTSV4RRFFQ69G5FAV", "http://a:80"):
+        assert sealed_by(header(PLACE, FIRST_LINK, seal=True, writer=other)) == ""
+    assert sealed_by(header(PLACE, FIRST_LINK, writer=writer)) == ""
 
 
 def test_a_chain_of_segments_is_followed() -> None:

@@ -18,7 +18,7 @@ from arco.backup._schedule import BackupLoop, Schedule
 from arco.backup._superseded import Buried, bury
 from arco.backup._take import Taken, take_backup
 from arco.backup._vault import Survey, Vault, shown_numbers
-from arco.backup._verify import compare_restored, verify_backup
+from arco.backup._verify import compare_objects, compare_restored, verify_backup
 
 __all__ = [
     "Backup",
@@ -37,6 +37,7 @@ __all__ = [
     "Taken",
     "Vault",
     "bury",
+    "compare_objects",
     "compare_restored",
     "erase",
     "plan_erasure",

@@ -28,13 +28,15 @@ from arco.core import (
     new_ulid,
 )
 from arco.domains.tables import TABLE_STATES
-from arco.iceberg import Locations, Pointer, Who
+from arco.iceberg import Locations, MetadataMissing, Pointer, Who
 from arco.log import (
     FIRST_LINK,
+    Header,
     Link,
     Place,
     check_segment,
     position_of,
+    sealed_by,
 )
 from arco.runtime import DEFINITIONS, Incarnation, Workspace, open_incarnation, read_incarnations
 from arco.state import (
@@ -71,9 +73,12 @@ class Plan:
     old: Incarnation | None
     """The one that would be sealed; None in an empty store."""
     is_sealed: bool
-    """Whether a restore was begun already: then nothing is lost by this one."""
+    """Whether a restore or an erasure was begun already, and not finished. What it sealed may have more than this
+    backup, so it changes nothing about what is lost."""
+    sealed_by: str = ""
+    """The command that was begun, such as `arco erase`; empty if that is not known."""
     lost: dict[str, int] = field(default_factory=dict)
-    """Segments of the old incarnation that are not restored, by log; those that the backup does not have included."""
+    """Segments of the old incarnation that are not restored whole, by log; those that the backup lacks included."""
 
 
 @dataclass(frozen=True)
@@ -114,15 +119,16 @@ async def plan_restore(
         backup=backup.id,
         through={log: str(cut.through.get(log, position_of(number + 1, 0) - 1)) for log, number in cut.numbers.items()},
     )
-    sealed, lost = False, {}
+    seals, lost = list[Header](), {}
     if old is not None:
         reader = RoleStore(base, scope, Role.READER, RequestCounts())
         await check_formats(reader, scope.tenant, scope.workspace, old.id, runtime)
         for log in LOGS:
             seal, end = await find_seal(reader, Place(scope.tenant, scope.workspace, old.id, log), runtime)
-            sealed = sealed or seal is not None
-            lost[log] = max(end - cut.numbers[log], 0) if old.id == backup.incarnation else end
-    return Plan(backup, cut, new, old, sealed, lost)
+            seals += [seal] if seal is not None else []
+            whole = cut.numbers[log] - (log in cut.through)
+            lost[log] = max(end - whole, 0) if old.id == backup.incarnation else end
+    return Plan(backup, cut, new, old, bool(seals), sealed_by(seals[0]) if seals else "", lost)
 
 
 async def restore(
@@ -137,15 +143,12 @@ async def restore(
     replace: bool = False,
     progress: Progress = lambda what, done, total: None,
 ) -> Restored:
-    """Carry out a plan. `replace` must be said if there is a workspace that is in use.
+    """Carry out a plan. `replace` must be said if there is a workspace, sealed or not.
 
     `locations` are those of the workspace, with the rights of an admin.
     """
-    if plan.old is not None and not plan.is_sealed and not replace:
-        raise Refused(
-            f"the workspace {scope.root} is there, with {sum(plan.lost.values())} segments that would not be restored; "
-            "to seal it and go on from the backup, say --replace"
-        )
+    if plan.old is not None and not replace:
+        raise Refused(_why_not(scope, plan))
     restoring = _Restoring(base, scope, vault, runtime, plan, locations, actor, progress)
     restored = await restoring.fill()
     who = Who(actor, new_ulid(runtime, runtime), source="admin", client="arco restore")
@@ -165,6 +168,18 @@ async def restore(
     life = (await restoring.target.settle(plan.old)).life if plan.old is not None else plan.incarnation
     opened = await open_incarnation(base, scope, runtime, life)
     return Restored(plan, opened, restored.positions, restored.tables, tuple(restored.elsewhere))
+
+
+def _why_not(scope: Scope, plan: Plan) -> str:
+    """Why a workspace is not replaced that nobody said is to be."""
+    lost = f"with {sum(plan.lost.values())} segments that would not be restored"
+    if not plan.is_sealed:
+        return f"the workspace {scope.root} is there, {lost}; to seal it and go on from the backup, say --replace"
+    begun = f"`{plan.sealed_by}`" if plan.sealed_by else "`arco restore` or `arco erase`"
+    return (
+        f"the workspace {scope.root} is there, {lost}; {begun} sealed it and was interrupted: run the same command "
+        "again to finish that. To leave it behind and go on from this backup, say --replace"
+    )
 
 
 async def _fence_lost(store: Store, scope: Scope, backup: Backup, runtime: Runtime) -> None:
@@ -345,16 +360,27 @@ class _Restoring:
         named |= {pointer.before.metadata_location for pointer in pointers if pointer.before is not None}
         for file in copy.metadata:
             if file.location in named:
+                data = await self._vault.get(file.content)
                 try:
-                    await self._locations.create(file.location, await self._vault.get(file.content))
-                except (Forbidden, Invalid, Unavailable) as error:
+                    await self._locations.create(file.location, data)
+                except (Forbidden, Invalid) as error:  # the place cannot be used, now or later
                     elsewhere.append(f"{copy.table_id}: {error.message}")
+                except Unavailable:
+                    if await self._is_other(file.location, data):
+                        raise self.target.other(file.location) from None
+                    raise
         await self.target.write_pointers(pointers, copy.decisions)
+
+    async def _is_other(self, location: str, data: bytes) -> bool:
+        """Whether a file lies there that is not this one: to try again does not help then."""
+        with suppress(MetadataMissing, Unavailable):
+            return await self._locations.read_file(location) != data
+        return False
 
     # Objects
 
     async def _put_back(self, what: str, entries: list[Entry]) -> None:
-        """Objects that are not there; what is there under a name like these never changed."""
+        """Objects that are not there. Arco changes none, so the size is enough; `compare_objects` reads them all."""
         done = 0
 
         async def put(entry: Entry) -> None:

@@ -21,7 +21,7 @@ import msgspec
 from arco.backup._vault import in_parallel
 from arco.core import Corrupt, Outdated, Runtime, Unavailable, new_ulid
 from arco.iceberg import Pointers, Who, decode_pointer
-from arco.log import FIRST_LINK, Header, HintFile, Link, Place, decode_segment, encode_segment, link_of
+from arco.log import FIRST_LINK, Header, HintFile, Link, Place, decode_segment, encode_segment, link_of, seal_writer
 from arco.log import SEGMENT_FORMAT as FORMAT
 from arco.state import Layout, decode_manifest, empty_manifest, encode_manifest
 from arco.storage import Sequence, Store, Tail, Won
@@ -155,7 +155,7 @@ class _Ending:
         self._sequence = sequence
         self._place = place
         self._runtime = runtime
-        self._writer = f"seal:{who.operation}"
+        self._writer = seal_writer(who.client, who.operation)
         self._tail = tail
         self._until = runtime.boottime() + PATIENCE
 

@@ -220,7 +220,11 @@ class Target:
         await self._runtime.sleep(self._runtime.uniform(0.5, 1.0) * min(0.02 * 2**attempt, 2.0))
 
     def other(self, path: str) -> Conflict:
-        return Conflict(
-            f"{path} is there and is not what this would write; nobody uses it: delete its folder, then run it again",
-            path=path,
+        """What to do goes by where it lies: beside the incarnations everything is in use, by the old one too."""
+        mine = path.startswith(f"{self.life.id}/")
+        cure = (
+            f"nobody uses {self.life.id} yet: delete that folder"
+            if mine
+            else "it was altered or cut off: delete this one object, and nothing else"
         )
+        return Conflict(f"{path} is there and is not what this would write; {cure}, then run it again", path=path)

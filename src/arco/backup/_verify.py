@@ -2,7 +2,8 @@
 
 `verify_backup` reads everything a backup names: hashes, the chain and the density of both logs, the slices of state,
 the blobs that events name, the pointers of tables. With `refold` both logs are folded anew, in memory, and every table
-is compared with the published one that was copied. `compare_restored` does the same with a workspace.
+is compared with the published one that was copied. `compare_restored` does the same with a workspace, and
+`compare_objects` reads what incarnations share, which a restore only measures.
 """
 
 import hashlib
@@ -11,7 +12,7 @@ from dataclasses import dataclass
 
 from arco.backup._cut import pointers_of
 from arco.backup._format import Backup, Entry, TableCopy
-from arco.backup._vault import Vault
+from arco.backup._vault import Vault, in_parallel
 from arco.core import ArcoError, Corrupt, LostObject, NotFound, Refused, Runtime
 from arco.iceberg import check_link
 from arco.log import FIRST_LINK, Blobs, Link, Place, Segment, check_segment, number_of
@@ -35,7 +36,7 @@ from arco.state import (
 )
 from arco.storage import ObjectInfo, ObjectMissing, Store
 
-__all__ = ["compare_restored", "verify_backup"]
+__all__ = ["compare_objects", "compare_restored", "verify_backup"]
 
 BATCH_EVENTS = 20_000
 
@@ -180,6 +181,56 @@ async def compare_restored(
         anew = await refolded(vault, backup, definition, copied, position=position)
         found[definition.log] = await compare(definition, there, anew)
     return found
+
+
+async def compare_objects(
+    vault: Vault,
+    backup: Backup,
+    store: Store,
+    runtime: Runtime,
+    *,
+    progress: Progress = lambda what, done, total: None,
+) -> list[Finding]:
+    """Every blob, archive of code and file of data of a backup, as it lies in the workspace that was restored from it.
+
+    Files of data that are gone are no loss: retention and engines delete them. Blobs and archives stay, and an erasure,
+    which alone deletes them, opens an incarnation that comes from no backup.
+    """
+    findings: list[Finding] = []
+    for kind in ("blobs", "code", "data"):
+        entries = [entry for listing in backup.lists_of(kind) for entry in await vault.entries(listing)]
+        done = same = 0
+
+        async def check(entry: Entry, kind: str = kind, total: int = len(entries)) -> None:
+            nonlocal done, same
+            wrong = await _wrong(store, entry, may_be_gone=kind == "data")
+            if wrong:
+                cure = (
+                    f"copy {vault.path(entry.content)} from the store of backups to its name, or run `arco restore "
+                    f"--backup {backup.number} --replace` again, which leaves behind what came since"
+                )
+                findings.append(Finding(Level.ERROR, "", "objects", f"{entry.path} {wrong} {cure}", entry.path))
+            done, same = done + 1, same + (not wrong)
+            progress(f"{kind} of the workspace", done, total)
+
+        await in_parallel(runtime, entries, check, limit=4)
+        if entries and same == len(entries):
+            findings.append(Finding(Level.OK, "", "objects", f"{same} objects of {kind} are what the backup has"))
+    return findings
+
+
+async def _wrong(store: Store, entry: Entry, *, may_be_gone: bool) -> str:
+    """What is wrong with an object, and what is to be done first; empty if it is what was copied."""
+    try:
+        size = (await store.head(entry.path)).size
+        # Of another size it is another one, however large: it need not be read.
+        if size == entry.content.size:
+            data = await store.get(entry.path)
+            if hashlib.sha256(data).hexdigest() == entry.content.sha256:
+                return ""
+    except ObjectMissing:
+        return "" if may_be_gone else "is missing:"
+    return "was altered or cut off: delete this one object, and nothing else; then"
 
 
 class _Examination:

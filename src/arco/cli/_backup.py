@@ -17,6 +17,7 @@ from arco.backup import (
     Restored,
     Survey,
     Vault,
+    compare_objects,
     compare_restored,
     plan_restore,
     prune,
@@ -260,7 +261,7 @@ async def restore_workspace(
         typer.Option(
             "--verify",
             help="Restore nothing: check the backup whole, fold its log anew, and compare a workspace that was "
-            "restored from it.",
+            "restored from it, with the bytes of its objects.",
         ),
     ] = False,
 ) -> int | None:
@@ -325,13 +326,16 @@ def _tell(session: Session, done: Restored) -> None:
 
 async def _verify(session: Session, vault: Vault, base: Store, number: int | None) -> int | None:
     backup = await vault.backup(number)
-    with _steps(session) as progress:
-        findings = await verify_backup(vault, backup, DEFINITIONS, refold=True, progress=progress)
     document: dict[str, object] = {"backup": backup.number, "id": backup.id, "restored": None}
     scope, runtime = session.project.scope, session.runtime
     reader = RoleStore(base, scope, Role.READER, RequestCounts())
     there = await read_incarnations(base, scope, runtime)
-    if there and there[-1].backup == backup.id:
+    is_restored = bool(there) and there[-1].backup == backup.id
+    with _steps(session) as progress:
+        findings = await verify_backup(vault, backup, DEFINITIONS, refold=True, progress=progress)
+        if is_restored:
+            findings += await compare_objects(vault, backup, reader, runtime, progress=progress)
+    if is_restored:
         document["restored"] = there[-1].id
         compared = await compare_restored(vault, reader, there[-1], runtime, DEFINITIONS)
         for log, tables in compared.items():
@@ -503,9 +507,17 @@ def _plan_text(plan: Plan) -> RenderableType:
     rows: list[list[object]] = [
         ["backup", f"{plan.backup.number}, taken {format_time(plan.backup.taken_at)}"],
         ["would open", f"{plan.incarnation.id}, number {plan.incarnation.number}"],
-        ["would seal", plan.old.id if plan.old is not None else "nothing: there is no workspace"],
+        ["would seal", _sealing(plan)],
     ]
     for log, number in sorted(plan.cut.numbers.items()):
         lost = plan.lost.get(log, 0)
         rows.append([log, f"through segment {number}; {lost} segments after it would be left behind"])
     return grid(["", ""], rows)
+
+
+def _sealing(plan: Plan) -> str:
+    if plan.old is None:
+        return "nothing: there is no workspace"
+    if not plan.is_sealed:
+        return plan.old.id
+    return f"{plan.old.id}, which {plan.sealed_by or 'a restore or an erasure'} sealed and did not finish"

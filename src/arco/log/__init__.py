@@ -42,6 +42,8 @@ from arco.log._segment import (
     encode_segment,
     link_of,
     parse_segment,
+    seal_writer,
+    sealed_by,
     segment_text,
 )
 from arco.log._stream import SegmentStream, Subscription, follow
@@ -106,6 +108,8 @@ __all__ = [
     "parse_segment",
     "position_of",
     "read_log",
+    "seal_writer",
+    "sealed_by",
     "segment_text",
     "unchanged",
 ]

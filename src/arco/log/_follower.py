@@ -14,13 +14,25 @@ from arco.log._fold import Fold
 from arco.log._hint import Hint
 from arco.log._ledger import Ledger, Unknown
 from arco.log._reader import check_segment, read_log
-from arco.log._segment import Link, Segment
+from arco.log._segment import Link, Segment, sealed_by
 from arco.storage import Tail
 
 __all__ = ["Follower"]
 
 BATCH_BYTES = 4 << 20
 """Compressed bytes of segments folded at once while catching up."""
+
+_ENDED = {
+    "arco restore": "the workspace was restored; reopen it. If no other one is open, `arco restore` was interrupted: "
+    "run the same command again to finish it",
+    "arco erase": "something was erased; reopen it. If no other one is open, `arco erase` was interrupted: run the "
+    "same command again to finish it, and not `arco restore`, which would leave behind what came after the backup",
+}
+_ENDED_SOMEHOW = (
+    "the workspace was restored, or something was erased; reopen it. If no other one is open, `arco restore` or `arco "
+    "erase` was interrupted: find out which, and run the same command again to finish it; `arco restore` in place of "
+    "`arco erase` would leave behind what came after the backup"
+)
 
 
 class Follower:
@@ -43,6 +55,7 @@ class Follower:
         """Hears of each segment that is read here: its number and its size."""
         self._newest = Hint()
         self._sealed: int | None = None
+        self._sealed_by = ""
         self._closed = False
         self._newer: str | None = None
 
@@ -68,11 +81,8 @@ class Follower:
     def check_writable(self) -> None:
         """Raise `Outdated` or `Superseded` if this process may only read this log."""
         if self.sealed:
-            raise Superseded(
-                f"the log {self.place.log} of incarnation {self.place.incarnation} is sealed: the workspace was "
-                "restored, or something was erased; reopen it. If no other one is open, that was interrupted: run "
-                "`arco restore` or `arco erase` again to finish it"
-            )
+            why = _ENDED.get(self._sealed_by, _ENDED_SOMEHOW)
+            raise Superseded(f"the log {self.place.log} of incarnation {self.place.incarnation} is sealed: {why}")
         reason = self._newer or self.fold.skipped()
         if reason:
             raise Outdated(f"{reason}; upgrade arco: this program only reads the log {self.place.log}")
@@ -156,7 +166,7 @@ class Follower:
         for segment, _ in batch:
             self._newest = Hint(segment.header.number, segment.header.writer)
             if segment.header.seal:
-                self._sealed = segment.header.number
+                self._sealed, self._sealed_by = segment.header.number, sealed_by(segment.header)
             for domain, version in segment.header.folds.items():
                 known = self.fold.versions.get(domain, 0)
                 if version > known:

@@ -31,6 +31,8 @@ __all__ = [
     "encode_segment",
     "link_of",
     "parse_segment",
+    "seal_writer",
+    "sealed_by",
     "segment_text",
 ]
 
@@ -65,6 +67,17 @@ class Header(msgspec.Struct, frozen=True, omit_defaults=True):
     """Fold version of each domain the writer knew."""
     seal: bool = False
     """The last segment of an incarnation: whoever reads it stops writing here."""
+
+
+def seal_writer(command: str, operation: str) -> str:
+    """What a seal says in place of an owner's address: the command that ends the incarnation, and its operation."""
+    return f"seal:{command}:{operation}"
+
+
+def sealed_by(header: Header) -> str:
+    """The command that sealed an incarnation, such as `arco restore`; empty if its seal does not say."""
+    kind, _, rest = header.writer.partition(":")
+    return rest.rpartition(":")[0] if header.seal and kind == "seal" else ""
 
 
 class Segment(msgspec.Struct, frozen=True):
