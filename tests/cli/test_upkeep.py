@@ -22,7 +22,7 @@ def test_a_backlog_is_folded_and_merged_on_spark(cli: Cli, alone: Cli, workspace
     folding, *merging = ran.err.splitlines()
     assert folding == f"folding {UNPUBLISHED} segments of activity on Spark"
     assert merging
-    assert all(line.startswith("merging ") for line in merging), "Spark itself says nothing"
+    assert all(line.startswith("merging ") for line in merging), f"Spark itself says nothing: {ran.err}"
     assert cli("rebuild", "--verify", "--json").document["equal"]
     assert cli("doctor").code == 0
 

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from arco.spark._daemon import without_archives
+from arco.spark._daemon import silent, without_archives
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -51,3 +51,11 @@ def test_processes_of_executors_have_the_program_and_no_archives(spark: "SparkSe
     ((archives, loaded),) = spark.sparkContext.parallelize([1], 1).map(_seen).collect()
     assert loaded
     assert not [entry for entry in archives if "pyspark" in entry]
+
+
+def test_a_process_ends_quietly_when_java_has_gone_before_it() -> None:
+    def gone(socket: object, authenticated: bool) -> int:
+        raise BrokenPipeError
+
+    assert silent(gone)(None, True) == 1
+    assert silent(lambda socket, authenticated: 0)(None, False) == 0

@@ -132,20 +132,22 @@ def test_a_lost_segment_is_told_wherever_it_was_among_those_asked_for(tmp_path: 
 def test_attempts_that_count_for_nothing_leave_only_files_that_nobody_names(tmp_path: Path) -> None:
     definition = DEFINITIONS[1]
 
-    async def work() -> None:
-        base, place = LocalStore(tmp_path), Place("acme", "prod", "inc-1", definition.log)
-        through = await write_log(base, place, Chance(3).segments(definition, 40))
-        runners = TwoRunners(base, f"file://{tmp_path}", place, memory_session(3, 2))
+    async def left_by(seed: int) -> set[str]:
+        folder = tmp_path / str(seed)
+        base, place = LocalStore(folder), Place("acme", "prod", "inc-1", definition.log)
+        through = await write_log(base, place, Chance(seed).segments(definition, 40))
+        runners = TwoRunners(base, f"file://{folder}", place, memory_session(seed, 2))
         manifest, _ = await runners.compare(through)
         named = {file.path for layer in manifest.layers for file in layer.files}
-        folder = f"acme/prod/{Layout(place).state}/{0:020d}-spark-{through}-0"
-        written = {info.path.removeprefix("acme/prod/") async for info in base.list(folder)}
+        prefix = f"acme/prod/{Layout(place).state}/{0:020d}-spark-{through}-0"
+        written = {info.path.removeprefix("acme/prod/") async for info in base.list(prefix)}
         assert named <= written | {path for path in named if "/private/" in path}
-        assert len(written - named) > 0, "this seed repeats tasks"
+        return written - named
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("arco.spark._refold.HOME_BYTES", 0)
-        asyncio.run(work())
+        # Whether a task is repeated that writes files is a matter of the seed.
+        assert any(asyncio.run(left_by(seed)) for seed in range(1, 9))
 
 
 @pytest.mark.parametrize("stored", [True, False])
