@@ -2,10 +2,12 @@
 
 from collections.abc import AsyncIterator
 
-from arco.backup import BackupLoop, Schedule
+import pytest
+
+from arco.backup import BackupLoop, LastBackup, Schedule
 from arco.core import HOUR, SECOND, StoreRefused
 from arco.domains.catalog import CreateNamespace
-from arco.storage import ObjectInfo, Store
+from arco.storage import ObjectInfo, Scope, Store
 from tests.backup.world import back_up, fill, in_vault, paths, vault_of
 from tests.doubles import FaultyStore
 from tests.iceberg.house import ROOT, House, Process
@@ -13,9 +15,15 @@ from tests.iceberg.house import ROOT, House, Process
 HOURS = HOUR / SECOND
 
 
-def loop_of(process: Process, store: Store, told: list[str], schedule: Schedule | None = None) -> BackupLoop:
-    vault = vault_of(store, process.runtime)
-    return BackupLoop(process.workspace, vault, process.locations, ROOT, schedule or Schedule(), told=told.append)
+def loop_of(
+    process: Process,
+    store: Store,
+    told: list[str],
+    schedule: Schedule | None = None,
+    known: dict[Scope, LastBackup] | None = None,
+) -> BackupLoop:
+    vault, schedule = vault_of(store, process.runtime), schedule or Schedule()
+    return BackupLoop(process.workspace, vault, process.locations, ROOT, schedule, known=known, told=told.append)
 
 
 async def numbers(store: Store) -> set[int]:
@@ -140,6 +148,74 @@ def test_trouble_is_told_and_tried_again() -> None:
         await process.runtime.sleep(0.3 * HOURS)
         assert loop.failed is None
         assert await numbers(store) == {1}
+        await loop.stop()
+
+    in_vault(work)
+
+
+def test_a_workspace_owes_a_backup_from_its_first_change_until_it_is_taken() -> None:
+    async def work(house: House, process: Process, store: Store) -> None:
+        known: dict[Scope, LastBackup] = {}
+        loop = loop_of(process, store, [], known=known)
+        loop.start()
+        assert not loop.owes(), "nothing was appended since it was opened, and nobody looked into the vault"
+        await fill(process)
+        assert loop.owes()
+        await process.runtime.sleep(0.1 * HOURS)
+        assert not loop.owes()
+        await process.decide(CreateNamespace(("later",)))
+        await process.runtime.sleep(1 * HOURS)
+        assert loop.owes(), "six hours have not passed"
+        await loop.stop()
+        again = loop_of(process, store, [], known=known)
+        assert again.owes(), "it was closed and opened again meanwhile, and the process remembers"
+        again.start()
+        await process.runtime.sleep(6 * HOURS)
+        assert await numbers(store) == {1, 2}
+        assert not again.owes()
+        await again.stop()
+        assert not loop_of(process, store, [], known=known).owes(), "what the backup itself wrote is no change"
+
+    in_vault(work)
+
+
+def test_a_backup_that_another_process_takes_is_owed_by_nobody_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def work(house: House, process: Process, store: Store) -> None:
+        async def leads() -> bool:
+            return False
+
+        loop = loop_of(process, store, [])
+        monkeypatch.setattr(process.workspace.logs["catalog"], "leads", leads)
+        loop.start()
+        await fill(process)
+        await process.runtime.sleep(0.1 * HOURS)
+        assert await numbers(store) == set()
+        assert not loop.owes()
+        await process.decide(CreateNamespace(("later",)))
+        assert loop.owes()
+        await loop.stop()
+
+    in_vault(work)
+
+
+def test_old_backups_that_cannot_go_are_no_failure_of_the_backup() -> None:
+    async def work(house: House, process: Process, store: Store) -> None:
+        told: list[str] = []
+        vault = FaultyStore(store)
+        loop = loop_of(process, vault, told, Schedule(every=6 * HOUR, keep=24 * HOUR))
+        loop.start()
+        vault.on("delete", error=StoreRefused("it is locked"), times=10_000)
+        for day in range(8):
+            await process.decide(CreateNamespace((f"day {day}",)))
+            await process.runtime.sleep(7 * HOURS)
+        assert loop.failed is None
+        assert not [text for text in told if "did not succeed" in text]
+        assert "old backups could not be let go, the next backup tries again: it is locked" in told
+        assert max(await numbers(store)) == 8, "each was taken when it was due"
+        vault.heal()
+        await process.decide(CreateNamespace(("more",)))
+        await process.runtime.sleep(7 * HOURS)
+        assert any("old backups go" in text for text in told)
         await loop.stop()
 
     in_vault(work)

@@ -6,6 +6,8 @@ import json
 import shutil
 import signal
 import threading
+import urllib.error
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -236,6 +238,26 @@ def test_a_server_that_wants_keys_lets_each_do_what_its_role_allows(cli: Cli, ho
         assert cli("namespace", "list", "--url", "embedded").code == 0
         with Client(served.url) as client, pytest.raises(Unauthenticated):
             client.whoami()
+
+
+# Roles
+
+
+def test_a_collector_answers_nobody_but_those_who_look_after_it(cli: Cli, home: Path) -> None:
+    cli("init")
+    with serving(home / ".arco", "--listen", "127.0.0.1:0", "--role", "collector") as served:
+        with urllib.request.urlopen(f"{served.url}/healthz") as health:
+            assert json.loads(health.read())["status"] == "ok"
+        with pytest.raises(urllib.error.HTTPError, match="404"):
+            urllib.request.urlopen(f"{served.url}/api/v1/whoami")
+        assert served.stop() == 0
+
+
+def test_a_collector_that_would_never_collect_is_refused(cli: Cli, home: Path) -> None:
+    cli("init")
+    ran = cli("serve", "--role", "collector", "--json", ARCO_COLLECT_HOURS="0")
+    assert (ran.code, ran.error["name"]) == (2, "Invalid")
+    assert "collect_hours" in ran.error["message"]
 
 
 # Ending

@@ -25,8 +25,9 @@ from arco.api.routes._events import post_events
 from arco.api.routes._lineage import get_lineage
 from arco.api.routes._tables import create_table, drop_table, get_table, list_tables_route, rename_table
 from arco.assets import Dimension, Engine, StaticPartitions
+from arco.backup import CollectionLoop
 from arco.catalog import NOW
-from arco.core import Conflict, new_ulid
+from arco.core import DAY, Conflict, new_ulid
 from arco.domains.access import UserRole
 from arco.domains.catalog import NAMESPACES, TABLES, CreateNamespace
 from arco.domains.execution import PARTITIONS
@@ -476,6 +477,18 @@ async def collecting(runtime: FakeRuntime, base: Store) -> dict[str, Counts]:
         }
 
 
+async def collecting_all(runtime: FakeRuntime, base: Store) -> dict[str, Counts]:
+    async with bench(runtime, base) as b:
+        for number in range(3):
+            await b.record(made(runtime, f"m{number}"))
+            await b.create(f"n{number}")
+            await b.publish()
+            await b.publish("catalog")
+            await runtime.sleep(2)
+        loop = CollectionLoop(b.workspace, b.store, DAY)
+        return {"collect a workspace of 2 logs as a server does, nothing to delete": await b.count(loop.collect)}
+
+
 async def packing(runtime: FakeRuntime, base: Store) -> dict[str, Counts]:
     cadence = Cadence(packs=PackSize(segments=32, keep=8))
     async with bench(runtime, base, cadence=cadence) as b:
@@ -522,6 +535,7 @@ MEASURES = (
     many,
     merging,
     collecting,
+    collecting_all,
     packing,
 )
 

@@ -4,10 +4,10 @@ import logging
 from dataclasses import dataclass, field
 from functools import partial
 
-from arco.backup import BackupLoop, Schedule, Vault
+from arco.backup import BackupLoop, LastBackup, Schedule, Vault
 from arco.iceberg import Locations
 from arco.runtime import Workspace
-from arco.storage import RequestCounts, Role, RoleStore, Store
+from arco.storage import RequestCounts, Role, RoleStore, Scope, Store
 
 __all__ = ["BackupOptions", "Backups"]
 
@@ -28,6 +28,8 @@ class BackupOptions:
 class Backups:
     target: Store
     schedule: Schedule
+    known: dict[Scope, LastBackup] = field(default_factory=dict)
+    """Of workspaces that may be closed again."""
 
     def loop_of(self, workspace: Workspace, locations: Locations, store: str) -> BackupLoop:
         """Backups of a workspace that is open, whose store has a URL. Whoever reads the log of the server hears of
@@ -40,4 +42,4 @@ class Backups:
             workspace.runtime,
         )
         told = partial(_log.warning, "%s: %s", scope.root)
-        return BackupLoop(workspace, vault, locations, store, self.schedule, told=told)
+        return BackupLoop(workspace, vault, locations, store, self.schedule, known=self.known, told=told)

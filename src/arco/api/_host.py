@@ -15,6 +15,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 from arco.api._backups import Backups
+from arco.api._collections import Collections
 from arco.api._uses import uses_of
 from arco.catalog import Points
 from arco.core import Runtime, ServiceIdentity
@@ -69,6 +70,8 @@ class Host:
     """Who is told that a workspace was closed."""
     backups: Backups | None = None
     """What takes backups of the workspaces that are open here; None if nothing does."""
+    collections: Collections | None = None
+    """What collects the workspaces that are open here; None if nothing does."""
 
     async def find(self, scope: Scope, asgi: MutableMapping[str, Any]) -> Workspace | None:
         """The workspace, held open until the request is answered; None if it is not served here."""

@@ -18,7 +18,11 @@ async def announce(workspace: Workspace) -> None:
 
 
 class HostedWorkspace:
-    """Implements `arco.runtime.Hosted`. With `public` it answers callers, and acts when time makes it necessary."""
+    """Implements `arco.runtime.Hosted`. With `public` it answers callers, and acts when time makes it necessary.
+
+    It is busy as long as something was written that no backup has or no collection saw: once closed, nobody would come
+    back for that.
+    """
 
     def __init__(self, host: Host, workspace: Workspace, *, public: bool) -> None:
         self.workspace = workspace
@@ -33,11 +37,16 @@ class HostedWorkspace:
             locations = host.warehouse_of(workspace.scope).locations
             self._backups = host.backups.loop_of(workspace, locations, host.store)
             self._backups.start()
+        self._collections = None if host.collections is None else host.collections.loop_of(workspace)
+        if self._collections is not None:
+            self._collections.start()
 
     def is_busy(self) -> bool:
         if any(log.is_unsettled() for log in self.workspace.logs.values()):
             return True
-        if self._backups is not None and self._backups.is_taking:
+        if self._backups is not None and (self._backups.is_taking or self._backups.owes()):
+            return True
+        if self._collections is not None and (self._collections.is_collecting or self._collections.owes()):
             return True
         if not self._public:
             return False
@@ -70,6 +79,8 @@ class HostedWorkspace:
         try:
             if self._backups is not None:
                 await self._backups.stop()
+            if self._collections is not None:
+                await self._collections.stop()
             if self._public:
                 await self._host.servo_of(scope).stop()
             await self._host.close_warehouse(scope)

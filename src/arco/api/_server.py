@@ -23,6 +23,7 @@ import uvicorn
 
 from arco.api._app import close_app, create_app
 from arco.api._backups import BackupOptions, Backups
+from arco.api._collections import Collections
 from arco.api._connection import Connection
 from arco.api._host import Door, Host
 from arco.api._hosted import HostedWorkspace, announce
@@ -56,6 +57,20 @@ class ProcessRole(StrEnum):
     ALL = "all"
     API = "api"
     COMPACTOR = "compactor"
+    COLLECTOR = "collector"
+
+    @property
+    def is_public(self) -> bool:
+        """Whether it answers callers, and appends for them."""
+        return self in (ProcessRole.ALL, ProcessRole.API)
+
+    @property
+    def publishes(self) -> bool:
+        return self in (ProcessRole.ALL, ProcessRole.COMPACTOR)
+
+    @property
+    def collects(self) -> bool:
+        return self in (ProcessRole.ALL, ProcessRole.COLLECTOR)
 
 
 @dataclass(frozen=True)
@@ -84,6 +99,8 @@ class ServeOptions:
     allowed_locations: tuple[str, ...] = ()
     """URLs outside of the store below which Iceberg tables may lie too."""
     backup: BackupOptions | None = None
+    collect_every: int = 0
+    """Microseconds from one collection of a workspace to the next; 0 for none."""
 
     @property
     def serves_many(self) -> bool:
@@ -256,7 +273,7 @@ async def _opened(options: ServeOptions, runtime: Runtime, url: str) -> AsyncIte
         stack.push_async_callback(base.close)
         stack.push_async_callback(peers.close)
         host = make_host(base, runtime, options, url, secret, peers, signing)
-        app = create_app(host, public=options.role is not ProcessRole.COMPACTOR)
+        app = create_app(host, public=options.role.is_public)
         stack.push_async_callback(close_app, app)
         if host.backups is not None:
             stack.push_async_callback(host.backups.target.close)
@@ -302,15 +319,22 @@ def make_host(
         ),
         base=base,
         backups=_backups(options, runtime),
+        collections=_collections(options, base),
     )
     return opener.host
 
 
 def _backups(options: ServeOptions, runtime: Runtime) -> Backups | None:
     backup = options.backup
-    if backup is None or options.role is ProcessRole.COMPACTOR:
+    if backup is None or not options.role.is_public:
         return None
     return Backups(open_store(backup.store, backup.options, clock=runtime), backup.schedule)
+
+
+def _collections(options: ServeOptions, base: Store) -> Collections | None:
+    if not options.collect_every or not options.role.collects:
+        return None
+    return Collections(base, options.collect_every, always=options.role is ProcessRole.COLLECTOR)
 
 
 class _Opener:
@@ -337,8 +361,8 @@ class _Opener:
                 address=self._url,
                 peers=self._peers,
                 test_store=tests,
-                compact=role is not ProcessRole.API,
-                may_own=role is not ProcessRole.COMPACTOR,
+                compact=role.publishes,
+                may_own=role.is_public,
                 cadence=self._options.cadence,
             )
         except BaseException:
@@ -346,7 +370,7 @@ class _Opener:
             raise
         if self._options.serves_many:  # else it is opened before anybody is answered here
             self._runtime.spawn(announce(workspace), f"hints of {scope.root}")
-        return HostedWorkspace(self.host, workspace, public=role is not ProcessRole.COMPACTOR)
+        return HostedWorkspace(self.host, workspace, public=role.is_public)
 
 
 def local_app(

@@ -2,11 +2,12 @@
 
 It asks nobody while nothing happens: whether something was appended since the last backup is known in this process.
 Of several servers the one that leads the catalog's log does it; two that both believe it only waste work, because a
-backup is the next number of its sequence.
+backup is the next number of its sequence. A workspace with changes that no backup has should stay open until it has one
+(`owes`): nobody comes back for a closed one.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 
 from arco.backup._prune import prune
 from arco.backup._take import ORDER, Taken, newest_to_build_on, take_backup
@@ -14,8 +15,9 @@ from arco.backup._vault import Vault
 from arco.core import DAY, HOUR, ArcoError, Task
 from arco.iceberg import Locations
 from arco.runtime import Workspace
+from arco.storage import Scope
 
-__all__ = ["BackupLoop", "Schedule"]
+__all__ = ["BackupLoop", "LastBackup", "Schedule"]
 
 LOOK_SECONDS = 60.0
 RETRY_SECONDS = 600.0
@@ -31,6 +33,18 @@ class Schedule:
     data: bool = False
 
 
+@dataclass(frozen=True)
+class LastBackup:
+    """Of a workspace, as far as a process knows."""
+
+    incarnation: str
+    """Which the process had open; the backup may be of an earlier one."""
+    taken_at: int
+    """0 if there is no backup."""
+    covered: Mapping[str, int] = field(default_factory=dict)
+    """Positions up to which nothing is a reason for another backup."""
+
+
 class BackupLoop:
     def __init__(
         self,
@@ -40,9 +54,10 @@ class BackupLoop:
         store: str,
         schedule: Schedule,
         *,
+        known: dict[Scope, LastBackup] | None = None,
         told: Callable[[str], None] = lambda message: None,
     ) -> None:
-        """`told` hears of every backup, and of what went wrong with one."""
+        """`known` outlives the open workspace; `told` hears of every backup, and of what went wrong with one."""
         self._workspace = workspace
         self._runtime = workspace.runtime
         self._vault = vault
@@ -51,9 +66,10 @@ class BackupLoop:
         self._schedule = schedule
         self._told = told
         self._task: Task | None = None
-        self._covered: dict[str, int] = {}
-        """Positions up to which nothing is a reason for another backup."""
-        self._last: int | None = None
+        self._known = {} if known is None else known
+        self._opened = self._positions()
+        self._left: dict[str, int] = {}
+        """Positions up to which the backup is left to another process, which leads."""
         self._pruned = 0
         self.is_taking = False
         """Whether a backup is being taken now."""
@@ -84,18 +100,45 @@ class BackupLoop:
 
     async def is_due(self) -> bool:
         """Whether the last backup is old enough, something changed since, and this process is the one to act."""
-        logs = self._workspace.logs
-        if not any(logs[log].replica.watermark > self._covered.get(log, 0) for log in ORDER):
+        last = self._last()
+        if last is None and self._is_beyond({}):
+            last = await self._look_up()
+        if last is None or not self._is_beyond(last.covered):
             return False
-        if self._last is None:
-            newest, _, _ = await newest_to_build_on(self._vault)
-            self._last = newest.taken_at if newest is not None else 0
-            if newest is not None and newest.incarnation == self._workspace.incarnation.id:
-                self._covered = {log: int(copy.watermark) for log, copy in newest.logs.items()}
-        if self._runtime.now() - self._last < self._schedule.every:
+        if self._runtime.now() - last.taken_at < self._schedule.every:
             return False
-        changed = any(logs[log].replica.watermark > self._covered.get(log, 0) for log in ORDER)
-        return changed and await logs["catalog"].leads()
+        positions = self._positions()
+        if await self._workspace.logs["catalog"].leads():
+            return True
+        self._left = positions
+        return False
+
+    def owes(self) -> bool:
+        """Whether something was appended that no backup has, and this process may be the one to take it. What was there
+        before is none of its business as long as it did not look into the vault."""
+        if any(log.follower.sealed for log in self._workspace.logs.values()):
+            return False  # it goes on in another incarnation, of which there are other backups
+        last = self._last()
+        return self._is_beyond(self._left) and self._is_beyond(self._opened if last is None else last.covered)
+
+    def _last(self) -> LastBackup | None:
+        last = self._known.get(self._workspace.scope)
+        return last if last is not None and last.incarnation == self._workspace.incarnation.id else None
+
+    async def _look_up(self) -> LastBackup:
+        newest, _, _ = await newest_to_build_on(self._vault)
+        life = self._workspace.incarnation.id
+        last = LastBackup(life, newest.taken_at if newest is not None else 0)
+        if newest is not None and newest.incarnation == life:
+            last = LastBackup(life, newest.taken_at, {log: int(copy.watermark) for log, copy in newest.logs.items()})
+        self._known[self._workspace.scope] = last
+        return last
+
+    def _positions(self) -> dict[str, int]:
+        return {log: self._workspace.logs[log].replica.watermark for log in ORDER}
+
+    def _is_beyond(self, positions: Mapping[str, int]) -> bool:
+        return any(position > positions.get(log, 0) for log, position in self._positions().items())
 
     async def take(self) -> Taken:
         self.is_taking = True
@@ -111,13 +154,17 @@ class BackupLoop:
         finally:
             self.is_taking = False
         backup, positions = taken.backup, taken.positions
-        self._last, self.failed = backup.taken_at, None
-        self._covered = {log: positions[log] | 0xFFFFF for log in ORDER}  # a segment has one watermark
+        covered = {log: positions[log] | 0xFFFFF for log in ORDER}  # a segment has one watermark
+        self._known[self._workspace.scope] = LastBackup(self._workspace.incarnation.id, backup.taken_at, covered)
+        self.failed = None
         size = backup.copied_bytes
         self._told(f"backup {backup.number} is done: {backup.copied} new objects, {size} bytes")
         for trouble in taken.troubled:
             self._told(f"backup {backup.number}: of an Iceberg table there is no metadata to copy: {trouble}")
-        await self._prune()
+        try:
+            await self._prune()
+        except ArcoError as error:  # the backup is there all the same
+            self._told(f"old backups could not be let go, the next backup tries again: {error.message}")
         return taken
 
     async def _prune(self) -> None:

@@ -30,6 +30,7 @@ class ServerRole(StrEnum):
     ALL = "all"
     API = "api"
     COMPACTOR = "compactor"
+    COLLECTOR = "collector"
 
 
 @listens(app)
@@ -63,7 +64,7 @@ async def serve(
     On a loopback address whoever is on this machine needs no key; elsewhere every request does. Several servers may
     serve one workspace: give them the same ARCO_SERVICE_SECRET. With --workspaces one server serves many: each is
     opened by the first request with a key of it, and closed when nobody asks for it. With ARCO_BACKUP_TO it takes
-    backups of what it has open.
+    backups of what it has open. Once a day (ARCO_COLLECT_HOURS) it deletes what `arco gc` would.
     """
     from arco.api import BackupOptions, Door, ProcessRole, ServeOptions, serve
 
@@ -73,6 +74,10 @@ async def serve(
         raise Invalid("one workspace stays open while it is served; give --idle-minutes with --workspaces")
     if workspaces is not None and role is not ServerRole.ALL:
         raise Invalid(f"a server of many workspaces does everything for them; leave out --role {role.value}")
+    if role is ServerRole.COLLECTOR and not settings.collect_hours:
+        raise Invalid(
+            "collect_hours is 0, so a collector would have nothing to do; set it to the hours between two collections"
+        )
     named = () if workspaces in (None, ALL) else read_names(Path(str(workspaces)))
     backup = None
     if settings.backup_to:
@@ -95,6 +100,7 @@ async def serve(
         allowed_locations=tuple(settings.allowed_locations.split()),
         cadence=cadence_of(project),
         backup=backup,
+        collect_every=settings.collect_hours * HOUR,
     )
 
     if host.strip("[]") in WILDCARDS and not settings.public_url and not session.output.as_json:
@@ -116,7 +122,7 @@ async def serve(
         if options.serves_many and door is not Door.KEYS:
             wanted = f"On this machine no key is needed for {project.scope.root}; the others need one."
         session.output.people.print(say(f"  {wanted} Ctrl-C ends it.", "dim"))
-        if role is not ServerRole.COMPACTOR:
+        if role in (ServerRole.ALL, ServerRole.API):
             iceberg = f"  Iceberg REST: {url}/iceberg, warehouse {project.scope.workspace}"
             session.output.people.print(say(iceberg, "dim"))
 

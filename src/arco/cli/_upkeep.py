@@ -7,10 +7,10 @@ from typing import Annotated, Any
 import typer
 from rich.console import RenderableType
 
-from arco.backup import Buried, bury
+from arco.backup import collect_workspace
 from arco.cli._command import Session, command
 from arco.cli._erase import buried_document, buried_text
-from arco.cli._open import definitions, reading, writing
+from arco.cli._open import definitions, open_base, reading, writing
 from arco.cli._options import CompactionMasterOption, EngineOption, LogArgument
 from arco.cli._output import grid, say, shown_size
 from arco.core import Corrupt, Invalid, Refused
@@ -25,8 +25,8 @@ from arco.spark import (
     require_spark,
     spark_sessions,
 )
-from arco.state import Collection, Collector, LocalRunner, Manifest, Runner, base_for, packed_through, verify_revision
-from arco.storage import Role, Store
+from arco.state import Collection, LocalRunner, Manifest, Runner, base_for, packed_through, verify_revision
+from arco.storage import Store
 
 __all__ = ["app"]
 
@@ -197,15 +197,17 @@ async def gc(
     Packs are read before the segments go that they hold. Any object that cannot be read stops it before anything is
     deleted.
     """
-    found: list[Collection] = []
-    buried: list[Buried] = []
-    async with reading(session.project, session.runtime) as reader:
-        for definition in definitions(log):
-            collector = Collector(reader.handle(Role.COLLECTOR), reader.place(definition.log), reader.runtime)
-            with session.output.progress(f"collecting {definition.log}") as progress:
-                found.append(await collector.collect(dry_run=dry_run, progress=progress))
-        if log is None:
-            buried = await bury(reader.base, reader.scope, reader.runtime, dry_run=dry_run)
+    project = session.project
+    async with open_base(project, session.runtime) as base:
+        cleared = await collect_workspace(
+            base,
+            project.scope,
+            session.runtime,
+            log=log,
+            dry_run=dry_run,
+            watched=lambda name: session.output.progress(f"collecting {name}"),
+        )
+    found, buried = cleared.logs, cleared.buried
     deleted = "would delete" if dry_run else "deleted"
     headers = ["log", f"{deleted} files", "manifests", "segments", "size", "kept files", "revisions", "segments"]
     rows = [
@@ -221,8 +223,7 @@ async def gc(
         ]
         for done in found
     ]
-    gone = [info for done in found for info in done.objects] + [info for one in buried for info in one.objects]
-    paths = [(info.path, info.size) for info in gone]
+    paths = [(info.path, info.size) for info in cleared.objects]
     parts: list[RenderableType] = [grid(headers, rows), *buried_text(buried, deleted)]
     if dry_run and paths:
         parts.append(grid(["path", "size"], [[path, shown_size(size)] for path, size in paths[:LISTED]]))

@@ -75,6 +75,8 @@ class Settings:
     also `sc://host:15002`."""
     allowed_locations: str = ""
     """URLs, with spaces between them, below which Iceberg tables may lie beside the store."""
+    collect_hours: int = 24
+    """Hours from one collection that `arco serve` makes by itself to the next, if something changed; 0 for none."""
     backup_to: str = ""
     """URL of the store that backups go to; `arco serve` takes none if it is empty."""
     backup_hours: int = 6
@@ -334,6 +336,7 @@ _SCALARS: Final[dict[str, range | Callable[[str], str]]] = {
     "slots": range(257),
     "spark_master": check_master,
     "allowed_locations": _check_locations,
+    "collect_hours": range(24 * 30 + 1),
     "backup_to": _check_store,
     "backup_hours": range(1, 24 * 30 + 1),
     "backup_days": range(1, 3_651),

@@ -1,0 +1,133 @@
+"""`CollectionLoop`: collects an open workspace every so often, as `arco gc` does.
+
+It asks nobody while nothing happens: whether something was appended since the last collection is known in this process.
+A process that does not know of one collects once, some minutes after it opened the workspace. Of several servers each
+does it by itself: that is safe, and who comes second finds little to do.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from arco.backup._collect import Cleared, collect_workspace
+from arco.core import SECOND, ArcoError, Task
+from arco.runtime import Workspace
+from arco.storage import Scope, Store
+
+__all__ = ["CollectionLoop", "LastCollection"]
+
+LOOK_SECONDS = 60.0
+FIRST_SECONDS = (300.0, 900.0)
+"""After opening. Chance spreads what a process opens at once."""
+SPREAD = 0.1
+"""By which part of the time between two collections one may come early."""
+
+
+@dataclass(frozen=True)
+class LastCollection:
+    """Of a workspace, as far as a process knows."""
+
+    incarnation: str
+    began: float
+    """By the clock that counts sleep."""
+    covered: Mapping[str, int] = field(default_factory=dict)
+    """Positions up to which nothing is a reason for another one; none if it failed, or something was too young."""
+
+
+class CollectionLoop:
+    def __init__(
+        self,
+        workspace: Workspace,
+        base: Store,
+        every: int,
+        *,
+        always: bool = False,
+        known: dict[Scope, LastCollection] | None = None,
+        told: Callable[[str], None] = lambda message: None,
+    ) -> None:
+        """`every` is microseconds. `always` collects whether or not something was appended. `known` outlives the open
+        workspace; `told` hears of what was deleted, and of what went wrong."""
+        self._workspace = workspace
+        self._runtime = workspace.runtime
+        self._base = base
+        self._every = every / SECOND
+        self._always = always
+        self._known = {} if known is None else known
+        self._told = told
+        self._task: Task | None = None
+        self._opened = self._positions()
+        first = self._runtime.boottime() + self._runtime.uniform(*FIRST_SECONDS)
+        self._due = max(first, self._due_again())
+        self.is_collecting = False
+        """Whether a collection is under way now."""
+        self.failed: ArcoError | None = None
+        """What became of the last attempt, if it did not succeed."""
+
+    def start(self) -> None:
+        if self._task is None:
+            self._task = self._runtime.spawn(self._run(), "collections")
+
+    async def stop(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            self._task = None
+
+    async def _run(self) -> None:
+        while True:
+            await self._runtime.sleep(LOOK_SECONDS)
+            if self.is_due():
+                try:
+                    await self.collect()
+                except ArcoError as error:
+                    self.failed = error
+                    self._told(f"the collection did not succeed, the next one tries again: {error.message}")
+
+    def is_due(self) -> bool:
+        """Whether the last collection is long enough ago, and something changed since."""
+        if self._runtime.boottime() < self._due:
+            return False
+        last = self._last()
+        return self._always or last is None or self._is_beyond(last.covered)
+
+    def owes(self) -> bool:
+        """Whether a collection is due, or will be soon, because of what was appended while the workspace was open here.
+        A workspace that is open for a few minutes a day would never be collected otherwise."""
+        last = self._last()
+        if last is None:
+            return self._is_beyond(self._opened)
+        return self._runtime.boottime() >= self._due_again() and self._is_beyond(last.covered)
+
+    async def collect(self) -> Cleared:
+        workspace, began, positions = self._workspace, self._runtime.boottime(), self._positions()
+        self._remember(LastCollection(workspace.incarnation.id, began))
+        self.is_collecting = True
+        try:
+            cleared = await collect_workspace(
+                self._base, workspace.scope, self._runtime, counts=workspace.counts, min_age=workspace.min_age
+            )
+        finally:
+            self.is_collecting = False
+        if not cleared.waits:
+            self._remember(LastCollection(workspace.incarnation.id, began, positions))
+        self.failed = None
+        if cleared.objects:
+            size = sum(info.size for info in cleared.objects)
+            self._told(f"collected: {len(cleared.objects)} objects are deleted, {size} bytes")
+        return cleared
+
+    def _remember(self, last: LastCollection) -> None:
+        self._known[self._workspace.scope] = last
+        self._due = last.began + self._every * self._runtime.uniform(1.0 - SPREAD, 1.0)
+
+    def _last(self) -> LastCollection | None:
+        last = self._known.get(self._workspace.scope)
+        return last if last is not None and last.incarnation == self._workspace.incarnation.id else None
+
+    def _due_again(self) -> float:
+        last = self._last()
+        return float("-inf") if last is None else last.began + self._every
+
+    def _positions(self) -> dict[str, int]:
+        return {name: log.replica.watermark for name, log in self._workspace.logs.items()}
+
+    def _is_beyond(self, positions: Mapping[str, int]) -> bool:
+        return any(position > positions.get(name, 0) for name, position in self._positions().items())

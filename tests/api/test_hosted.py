@@ -1,0 +1,158 @@
+"""Workspaces of a server of many: none is closed before a backup has what was written, and a collection saw it."""
+
+from collections.abc import Callable, Coroutine
+from itertools import count
+from typing import Any
+
+from arco.api import BackupOptions, Host, HttpPeers, ProcessRole, ServeOptions, ServiceIdentity
+from arco.api._server import make_host
+from arco.api._uses import uses_of
+from arco.backup import Schedule
+from arco.core import DAY, HOUR, SECOND, StoreRefused
+from arco.domains.catalog import CreateNamespace
+from arco.runtime import init_workspace
+from arco.storage import MemoryStore, Store
+from tests.backup.world import paths, vault_of
+from tests.doubles import FakeRuntime, FaultyStore, run
+from tests.runtime.world import SCOPE
+
+HOURS = HOUR / SECOND
+SECRET = b"s" * 32
+_numbers = count()
+
+
+def into_memory() -> BackupOptions:
+    """Backups into a store that nobody else has: those in memory are found by name in the whole process."""
+    return BackupOptions(f"memory://backups-of-hosted-{next(_numbers)}", Schedule(every=6 * HOUR))
+
+
+def served(test: Callable[[Host, FakeRuntime, FaultyStore], Coroutine[Any, Any, None]], **given: Any) -> None:
+    async def main() -> None:
+        runtime = FakeRuntime()
+        base = FaultyStore(MemoryStore(runtime))
+        await init_workspace(base, SCOPE, runtime)
+        options = ServeOptions("memory://store", (SCOPE,), **{"all_workspaces": True, **given})
+        peers = HttpPeers(ServiceIdentity(SECRET, "test", runtime), runtime)
+        host = make_host(base, runtime, options, "http://127.0.0.1:1", SECRET, peers)
+        assert host.served is not None
+        await test(host, runtime, base)
+        await host.served.close()
+
+    run(main())
+
+
+async def ask(host: Host, name: str = "") -> None:
+    """A request of somebody who may; one that creates a namespace if it has a name."""
+    request: dict[str, Any] = {}
+    workspace = await host.find(SCOPE, request)
+    assert workspace is not None
+    if name:
+        await workspace.decide("catalog", CreateNamespace((name,)), actor="ann")
+    uses_of(request).accept()
+    uses_of(request).release()
+
+
+async def backups(host: Host, runtime: FakeRuntime) -> int:
+    assert host.backups is not None
+    survey = await vault_of(host.backups.target, runtime).survey()
+    return len(survey.backups)
+
+
+async def collections(store: Store) -> int:
+    """How many raised a floor."""
+    return len([path for path in await paths(store, SCOPE.root) if "/manifests/catalog/floor/" in path])
+
+
+def test_what_was_written_is_in_a_backup_before_the_workspace_closes() -> None:
+    async def work(host: Host, runtime: FakeRuntime, base: FaultyStore) -> None:
+        await ask(host, "a")
+        await runtime.sleep(0.5 * HOURS)
+        assert await backups(host, runtime) == 1
+        assert not host.workspaces
+        await ask(host, "b")
+        await runtime.sleep(4 * HOURS)
+        assert await backups(host, runtime) == 1, "six hours have not passed"
+        assert SCOPE in host.workspaces, "nobody would come back for it"
+        await runtime.sleep(3 * HOURS)
+        assert await backups(host, runtime) == 2
+        assert not host.workspaces
+        await runtime.sleep(48 * HOURS)
+        assert await backups(host, runtime) == 2
+
+    served(work, backup=into_memory())
+
+
+def test_who_only_reads_keeps_nothing_open() -> None:
+    async def work(host: Host, runtime: FakeRuntime, base: FaultyStore) -> None:
+        await ask(host, "a")
+        await runtime.sleep(1 * HOURS)
+        await ask(host)
+        await runtime.sleep(0.2 * HOURS)
+        assert not host.workspaces
+        assert await backups(host, runtime) == 1
+
+    served(work, backup=into_memory(), collect_every=DAY)
+
+
+def test_what_was_written_is_collected_once_a_day_before_the_workspace_closes() -> None:
+    async def work(host: Host, runtime: FakeRuntime, base: FaultyStore) -> None:
+        assert host.collections is not None
+        began = []
+        for day in range(3):
+            for number in range(3):
+                await ask(host, f"n{day}-{number}")
+                await runtime.sleep(0.3 * HOURS)
+                assert not host.workspaces, "it was collected, or had been that day"
+                began.append(host.collections.known[SCOPE].began)
+                await runtime.sleep(0.3 * HOURS)
+            await runtime.sleep(24 * HOURS)
+        assert len(set(began)) == 3
+        assert await collections(base), "something was old enough on the last day"
+
+    served(work, collect_every=DAY, idle_seconds=60.0)
+
+
+def test_a_collection_that_fails_keeps_no_workspace_open() -> None:
+    async def work(host: Host, runtime: FakeRuntime, base: FaultyStore) -> None:
+        assert host.collections is not None
+        await ask(host, "a")
+        base.on("head", path="/manifests/", error=StoreRefused("it is locked"), times=10_000)
+        await runtime.sleep(1 * HOURS)
+        assert not host.workspaces
+        assert not host.collections.known[SCOPE].covered, "the next one tries again"
+
+    served(work, collect_every=DAY)
+
+
+def test_a_collector_neither_publishes_nor_appends_nor_answers() -> None:
+    async def work(host: Host, runtime: FakeRuntime, base: FaultyStore) -> None:
+        assert host.served is not None
+        lease = await host.served.use(SCOPE)
+        assert lease is not None
+        log = lease.workspace.logs["catalog"]
+        assert (log.publishing.compacts, lease.workspace.may_own) == (False, False)
+        assert host.backups is None
+        await runtime.sleep(1 * HOURS)
+        assert host.collections is not None
+        first = host.collections.known[SCOPE]
+        assert first.covered
+        await runtime.sleep(24 * HOURS)
+        assert host.collections.known[SCOPE].began > first.began
+        lease.release()
+
+    served(work, collect_every=DAY, backup=into_memory(), role=ProcessRole.COLLECTOR, all_workspaces=False)
+
+
+def test_only_who_collects_has_what_it_takes() -> None:
+    for role in ProcessRole:
+
+        async def work(host: Host, runtime: FakeRuntime, base: FaultyStore, role: ProcessRole = role) -> None:
+            assert (host.collections is not None) is (role in (ProcessRole.ALL, ProcessRole.COLLECTOR))
+            assert (host.backups is not None) is (role in (ProcessRole.ALL, ProcessRole.API))
+
+        served(work, collect_every=DAY, backup=into_memory(), role=role, all_workspaces=False)
+
+    async def off(host: Host, runtime: FakeRuntime, base: FaultyStore) -> None:
+        assert host.collections is None
+
+    served(off)

@@ -1,0 +1,240 @@
+"""Collections by the clock: once a day if something changed, nothing asked while nothing does, never more than `gc`."""
+
+from collections.abc import AsyncIterator, Callable, Coroutine
+from itertools import count
+from typing import Any
+
+import pytest
+
+from arco.backup import CollectionLoop, LastCollection, collect_workspace
+from arco.core import DAY, HOUR, SECOND, StoreRefused
+from arco.domains.catalog import CreateNamespace
+from arco.runtime import init_workspace
+from arco.storage import MemoryStore, ObjectInfo, Scope, Store
+from tests.backup.world import back_up, fill, open_again, paths, put_back
+from tests.doubles import FakeRuntime, FaultyStore, run
+from tests.iceberg.house import House, Mortal, Process
+from tests.runtime.world import SCOPE
+
+HOURS = HOUR / SECOND
+_names = count()
+
+
+def in_dated_house(test: Callable[[House, Process], Coroutine[Any, Any, None]]) -> None:
+    """In a house whose store dates its objects: what is young must not go."""
+
+    async def main() -> None:
+        house = House(FakeRuntime())
+        house.objects = MemoryStore(house.runtime)
+        await init_workspace(house.objects, SCOPE, house.runtime)
+        process = await house.open()
+        for name in ("a", "b"):
+            await process.decide(CreateNamespace((name,)))
+        await test(house, process)
+
+    run(main())
+
+
+class Watched(FaultyStore):
+    """Of which is known how often it was listed, which only collections do here."""
+
+    def __init__(self, inner: Store) -> None:
+        super().__init__(inner)
+        self.listed: list[str] = []
+
+    def list(self, prefix: str) -> AsyncIterator[ObjectInfo]:
+        self.listed.append(prefix)
+        return super().list(prefix)
+
+    @property
+    def collections(self) -> int:
+        return len([prefix for prefix in self.listed if prefix.endswith("/manifests/catalog")])
+
+
+def loop_of(process: Process, base: Store, told: list[str] | None = None, **options: Any) -> CollectionLoop:
+    told = [] if told is None else told
+    return CollectionLoop(process.workspace, base, DAY, told=told.append, **options)
+
+
+async def grow(process: Process, times: int = 40) -> None:
+    """Revisions that are thinned later; more than are kept of a minute."""
+    for _ in range(times):
+        await process.decide(CreateNamespace((f"n{next(_names)}",)))
+        await process.workspace.published("catalog", process.workspace.logs["catalog"].replica.watermark)
+
+
+def test_what_nobody_reaches_goes_once_a_day_if_something_changed() -> None:
+    async def work(house: House, process: Process) -> None:
+        base, told = Watched(house.objects), list[str]()
+        loop = loop_of(process, base, told)
+        loop.start()
+        await process.runtime.sleep(0.05 * HOURS)
+        assert base.collections == 0, "what was opened is left alone for some minutes"
+        await process.runtime.sleep(0.25 * HOURS)
+        assert base.collections == 1, "this process does not know of a collection, so there is one"
+        await process.runtime.sleep(72 * HOURS)
+        assert base.collections == 1, "nothing was written since"
+        await grow(process)
+        before = await paths(house.objects)
+        await process.runtime.sleep(0.1 * HOURS)
+        assert base.collections == 2
+        await process.runtime.sleep(2 * HOURS)
+        await grow(process, 2)
+        await process.runtime.sleep(19 * HOURS)
+        assert base.collections == 2, "a day has not passed, and not nine tenths of one"
+        await process.runtime.sleep(4 * HOURS)
+        assert base.collections == 3
+        gone = before - await paths(house.objects)
+        assert {path.split("/")[3] for path in gone} >= {"manifests", "state"}
+        assert loop.failed is None
+        assert told
+        assert all("objects are deleted" in text for text in told)
+        await loop.stop()
+
+    in_dated_house(work)
+
+
+def test_an_idle_workspace_makes_no_request_for_it() -> None:
+    async def work(house: House, process: Process) -> None:
+        own = Mortal(house.objects, process.runtime)
+        loop = loop_of(process, own)
+        await loop.collect()
+        loop.start()
+        made = own.requests
+        before = process.store.requests
+        await process.runtime.sleep(72 * HOURS)
+        assert own.requests == made
+        assert process.store.requests - before < 73 * 4, "and an hour is one look at each log and its floor, as ever"
+        await loop.stop()
+
+    in_dated_house(work)
+
+
+def test_a_collector_that_does_nothing_else_collects_every_day() -> None:
+    async def work(house: House, process: Process) -> None:
+        base = Watched(house.objects)
+        loop = loop_of(process, base, always=True)
+        loop.start()
+        await process.runtime.sleep(0.5 * HOURS)
+        assert base.collections == 1
+        await process.runtime.sleep(24 * HOURS)
+        assert base.collections == 2
+        await loop.stop()
+
+    in_dated_house(work)
+
+
+def test_trouble_is_told_and_the_next_one_tries_again() -> None:
+    async def work(house: House, process: Process) -> None:
+        base, told = Watched(house.objects), list[str]()
+        await grow(process)
+        await process.runtime.sleep(3 * HOURS)
+        loop = loop_of(process, base, told)
+        loop.start()
+        await grow(process, 1)
+        assert loop.owes()
+        base.on("delete", error=StoreRefused("it is locked"), times=10_000)
+        await process.runtime.sleep(0.5 * HOURS)
+        assert told == ["the collection did not succeed, the next one tries again: it is locked"]
+        assert loop.failed is not None
+        assert not loop.is_collecting
+        assert not loop.owes(), "it is not kept open for a day because of that"
+        base.heal()
+        await process.runtime.sleep(25 * HOURS)
+        assert loop.failed is None
+        assert "objects are deleted" in told[-1]
+        await loop.stop()
+
+    in_dated_house(work)
+
+
+def test_what_was_written_is_owed_a_collection_once_a_day() -> None:
+    async def work(house: House, process: Process) -> None:
+        base, known = Watched(house.objects), dict[Scope, LastCollection]()
+        loop = loop_of(process, base, known=known)
+        assert not loop.owes(), "who only reads keeps nothing open"
+        await process.decide(CreateNamespace(("c",)))
+        assert loop.owes()
+        await loop.collect()
+        await process.decide(CreateNamespace(("d",)))
+        assert not loop.owes(), "it was collected today"
+        await process.runtime.sleep(25 * HOURS)
+        assert loop.owes()
+        again = loop_of(process, base, known=known)
+        assert again.owes(), "it was closed and opened again, and the process remembers"
+        again.start()
+        await process.runtime.sleep(0.5 * HOURS)
+        assert not again.owes()
+        assert base.collections == 2
+        await again.stop()
+        await loop_of(process, base, known=known).stop()
+
+    in_dated_house(work)
+
+
+def test_a_workspace_is_not_collected_again_because_it_is_opened_again() -> None:
+    async def work(house: House, process: Process) -> None:
+        base, known = Watched(house.objects), dict[Scope, LastCollection]()
+        for _ in range(5):
+            loop = loop_of(process, base, known=known)
+            loop.start()
+            await process.runtime.sleep(1 * HOURS)
+            await loop.stop()
+        assert base.collections == 1
+
+    in_dated_house(work)
+
+
+def test_what_a_restore_superseded_goes_when_it_is_old_enough_though_nobody_writes() -> None:
+    async def work(house: House, process: Process) -> None:
+        store = MemoryStore(house.runtime)
+        await fill(process)
+        await back_up(process, store)
+        old = process.workspace.incarnation.id
+        await put_back(house, store)
+        later = await open_again(house)
+        loop = loop_of(later, house.objects)
+        loop.start()
+        await later.runtime.sleep(1 * HOURS)
+        assert await paths(house.objects, f"{SCOPE.root}/{old}/state"), "it has what the backup did not have"
+        await later.runtime.sleep(30 * HOURS)
+        await later.runtime.sleep(20 * HOURS)
+        assert not await paths(house.objects, f"{SCOPE.root}/{old}/state")
+        await loop.stop()
+
+    in_dated_house(work)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_two_collections_at_once_delete_what_one_deletes(seed: int) -> None:
+    async def work(house: House, process: Process) -> None:
+        process.runtime.bytes(8 * seed)  # other pauses each time
+        await grow(process)
+        await process.runtime.sleep(26 * HOURS)
+        await grow(process, 1)
+        expected = await collect_workspace(house.objects, SCOPE, process.runtime, dry_run=True)
+        assert expected.objects
+        before = await paths(house.objects)
+
+        class Slow(FaultyStore):
+            async def _call(self, operation: str, path: str, action: Any) -> Any:
+                await process.runtime.sleep(process.runtime.uniform(0.0, 0.1))
+                return await super()._call(operation, path, action)
+
+        done: list[Any] = []
+
+        async def collect() -> None:
+            done.append(await collect_workspace(Slow(house.objects), SCOPE, process.runtime))
+
+        tasks = [process.runtime.spawn(collect(), "collection") for _ in range(2)]
+        for task in tasks:
+            await task
+        assert len(done) == 2
+        left = {path for path in await paths(house.objects) if "/floor/" not in path}
+        deleted = {path for path in before - left if "/floor/" not in path}
+        assert deleted == {f"{SCOPE.root}/{info.path}" for info in expected.objects}
+        again = await open_again(house)
+        assert await again.workspace.logs["catalog"].current() == process.workspace.logs["catalog"].replica.watermark
+        await again.workspace.close()
+
+    in_dated_house(work)
