@@ -145,6 +145,34 @@ def test_a_damaged_incarnation_is_a_finding(cli: Cli, workspace: Path) -> None:
     assert path.name in finding["message"]
 
 
+def test_a_lost_incarnation_is_told_and_nothing_is_created_over_it(cli: Cli, workspace: Path, home: Path) -> None:
+    vault = f"file://{home}/vault"
+    assert cli("backup", "--to", vault).code == 0
+    [path] = workspace.glob("incarnations/*/*")
+    [life] = [folder.name for folder in workspace.glob("inc-*")]
+    path.unlink()
+    before = sorted(file for file in workspace.rglob("*") if file.is_file())
+    commands = ["init"], ["namespace", "list"], ["gc"], ["erase", "--text", "eve", "--reason", "request 7"], ["serve"]
+    for command in (*commands, ["restore", "--from", vault], ["restore", "--from", vault, "--replace"]):
+        ran = cli(*command)
+        assert ran.code == 7, command
+        told = "".join(ran.err.split())
+        assert str(path.relative_to(workspace)) in told, command
+        assert f"{life}/" in told, command
+    ran = cli("doctor", "--json")
+    assert ran.code == 7
+    [finding] = ran.document["findings"]
+    assert (finding["check"], finding["path"]) == ("incarnation", str(path.relative_to(workspace)))
+    assert all(word in finding["message"] for word in (life, "lifecycle rule", "put the object back"))
+    assert sorted(file for file in workspace.rglob("*") if file.is_file()) == before
+    # As docs/stores.md says.
+    path.write_text(f'{{"id":"{life}","number":1,"created_at":1794000000000000,"reason":"init"}}')
+    assert cli("doctor").code == 0
+    assert cli("namespace", "create", "more").code == 0
+    assert cli("restore", "--from", vault, "--replace").code == 0
+    assert cli("doctor").code == 0
+
+
 @pytest.mark.parametrize(
     ("command", "says"),
     [

@@ -28,7 +28,7 @@ from arco.backup._target import LOGS, Progress, Target
 from arco.core import Conflict, Invalid, NotFound, Runtime, derive_ulid, new_ulid
 from arco.iceberg import Outcome, Pointer, Who
 from arco.log import FIRST_LINK, Blobs, check_segment, position_of
-from arco.runtime import DEFINITIONS, Incarnation, open_incarnation, read_incarnation, read_incarnations
+from arco.runtime import DEFINITIONS, Incarnation, open_incarnation, read_incarnation
 from arco.state import WORKSPACE_ERASED, WorkspaceErased, open_ledger
 from arco.storage import RequestCounts, Role, RoleStore, Scope, Store
 
@@ -101,10 +101,7 @@ async def plan_erasure(
     """Read both logs and see what would happen. `NotFound` if a part of the selection is nowhere; `Outdated` or
     `Corrupt` if what is there could not be sealed or copied."""
     check_selection(selection)
-    there = await read_incarnations(base, scope, runtime)
-    if not there:
-        raise NotFound(f"there is no workspace {scope.root} here")
-    source = Source(base, scope, runtime, there[-1])
+    source = Source(base, scope, runtime, await read_incarnation(base, scope, runtime))
     await source.find_ends()
     if (settled := await source.settled()) is not None:
         return ErasurePlan(selection, reason, source.life, True, source.ends, objects=settled.delete, is_filled=True)

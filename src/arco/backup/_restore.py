@@ -16,6 +16,7 @@ from arco.backup._format import Backup, Content, Entry, LogCopy, TableCopy
 from arco.backup._rewrite import rewrite_manifest, rewrite_segment, rewritten_paths
 from arco.backup._seal import check_formats, find_seal, seal_incarnation
 from arco.backup._target import LOGS, Progress, Target
+from arco.backup._vacant import check_vacant
 from arco.backup._vault import Vault, in_parallel
 from arco.core import (
     Corrupt,
@@ -120,7 +121,9 @@ async def plan_restore(
         through={log: str(cut.through.get(log, position_of(number + 1, 0) - 1)) for log, number in cut.numbers.items()},
     )
     seals, lost = list[Header](), {}
-    if old is not None:
+    if old is None:
+        await check_vacant(base, scope, runtime, backup, cut, new)
+    else:
         reader = RoleStore(base, scope, Role.READER, RequestCounts())
         await check_formats(reader, scope.tenant, scope.workspace, old.id, runtime)
         for log in LOGS:

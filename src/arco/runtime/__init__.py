@@ -4,6 +4,7 @@ from arco.runtime._asyncio import AsyncRuntime
 from arco.runtime._http import HttpTransport
 from arco.runtime._log import BOUND, OpenLog
 from arco.runtime._peers import Peers
+from arco.runtime._remains import INCARNATIONS, look_behind
 from arco.runtime._workspace import (
     DEFINITIONS,
     Incarnation,
@@ -19,6 +20,7 @@ from arco.runtime._workspaces import OPEN_BYTES, ROW_BYTES, Bounds, Hosted, Leas
 __all__ = [
     "BOUND",
     "DEFINITIONS",
+    "INCARNATIONS",
     "OPEN_BYTES",
     "ROW_BYTES",
     "AsyncRuntime",
@@ -32,6 +34,7 @@ __all__ = [
     "Workspace",
     "Workspaces",
     "init_workspace",
+    "look_behind",
     "open_incarnation",
     "read_incarnation",
     "read_incarnations",

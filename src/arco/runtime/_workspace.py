@@ -21,6 +21,7 @@ from arco.domains.tables import ICEBERG_TABLES
 from arco.log import Command, Forwarder, InProcessForwarder, NewEvent, Place, Receipt
 from arco.runtime._log import OpenLog
 from arco.runtime._peers import Peers
+from arco.runtime._remains import INCARNATIONS, look_behind
 from arco.state import (
     OPERATIONS,
     REQUESTS,
@@ -85,16 +86,16 @@ def decode_incarnation(data: bytes, path: str) -> Incarnation:
 
 
 def _incarnations(store: Store, runtime: Runtime) -> Sequence:
-    return Sequence(store, "incarnations", runtime)
+    return Sequence(store, INCARNATIONS, runtime)
 
 
 async def init_workspace(base: Store, scope: Scope, runtime: Runtime) -> Incarnation:
-    """Test the store and create the workspace. `Conflict` if it exists."""
+    """Test the store and create the workspace. `Conflict` if it exists, `LostObject` if it did and is not whole."""
     store = RoleStore(base, scope, Role.ADMIN, RequestCounts())
     await self_test(store, runtime, new_ulid(runtime, runtime))
     incarnations = _incarnations(store, runtime)
     tail = await incarnations.tail()
-    if tail.number == 0:
+    if tail.number == 0 and not await look_behind(base, scope, runtime):
         first = Incarnation(f"inc-{new_ulid(runtime, runtime).lower()}", 1, runtime.now(), "init")
         if isinstance(await incarnations.create(tail, msgspec.json.encode(first)), Won):
             return first
@@ -102,8 +103,10 @@ async def init_workspace(base: Store, scope: Scope, runtime: Runtime) -> Incarna
 
 
 async def read_incarnation(base: Store, scope: Scope, runtime: Runtime) -> Incarnation:
-    """The newest incarnation; `NotFound` if the workspace was never created."""
+    """The newest incarnation; `NotFound` if the workspace was never created, `LostObject` if its first one is gone."""
     found = await read_incarnations(base, scope, runtime)
+    if not found and await look_behind(base, scope, runtime):
+        found = await read_incarnations(base, scope, runtime)
     if not found:
         raise NotFound(f"there is no workspace {scope.root} here; create it with `arco init`")
     return found[-1]
@@ -112,7 +115,10 @@ async def read_incarnation(base: Store, scope: Scope, runtime: Runtime) -> Incar
 async def read_incarnations(
     base: Store, scope: Scope, runtime: Runtime, *, all_of_them: bool = False
 ) -> list[Incarnation]:
-    """The newest incarnation, or with `all_of_them` every one, oldest first; empty if there is no workspace."""
+    """The newest incarnation, or with `all_of_them` every one, oldest first; empty if there is no workspace.
+
+    Empty also where the first one is lost: who takes that for a new store asks `look_behind`.
+    """
     incarnations = _incarnations(RoleStore(base, scope, Role.READER, RequestCounts()), runtime)
     tail = await incarnations.tail()
     first = 1 if all_of_them else max(tail.number, 1)

@@ -8,7 +8,7 @@ from arco.storage._open import open_store
 from arco.storage._policies import s3_policy
 from arco.storage._policies_azure import azure_policy
 from arco.storage._policies_gcs import gcs_policy
-from arco.storage._role import Action, Grant, Role, write_grants
+from arco.storage._role import SHARED, Action, Grant, Role, write_grants
 from arco.storage._rolestore import Operation, RequestCounts, RoleStore
 from arco.storage._scope import Scope
 from arco.storage._selftest import self_test
@@ -32,6 +32,7 @@ from arco.storage._store import (
 __all__ = [
     "MAX_PATH",
     "MIN_AGE",
+    "SHARED",
     "Action",
     "CloudStore",
     "Glance",

@@ -14,7 +14,17 @@ from functools import lru_cache
 from arco.core import Invalid
 from arco.storage._store import check_path
 
-__all__ = ["NEVER_DELETED", "NEVER_SIGNED", "Action", "Grant", "Role", "check_incarnation", "may", "write_grants"]
+__all__ = [
+    "NEVER_DELETED",
+    "NEVER_SIGNED",
+    "SHARED",
+    "Action",
+    "Grant",
+    "Role",
+    "check_incarnation",
+    "may",
+    "write_grants",
+]
 
 
 class Role(StrEnum):
