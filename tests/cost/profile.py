@@ -1,7 +1,9 @@
 """Measures what each kind of append and publish writes, for the model: `python -m tests.cost.profile --write`."""
 
 import asyncio
+import hashlib
 import sys
+from collections import Counter
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -9,15 +11,20 @@ from typing import Any
 import msgspec
 
 import arco.cost
+from arco.backup import Backup, Vault, prune, take_backup
+from arco.core import DAY
 from arco.domains.catalog import CreateNamespace
-from arco.log import NewEvent, encode_pack
+from arco.iceberg import Locations
+from arco.log import NewEvent, Receipt, encode_pack
 from arco.runtime import Workspace, init_workspace
 from arco.servo import Asked, Mode, RunRequest, Servo, deploy, open_envelope, prepare_deploy
 from arco.state import Manifest, encode_manifest
+from arco.storage import RequestCounts, Role, RoleStore
 from tests.doubles import FakeRuntime, run
+from tests.iceberg.house import ROOT
 from tests.runtime.test_requests import documented
 from tests.servo.world import SECRET, WORKER, chain, project, result_of
-from tests.simulation.months import SCOPE, Observed, fact
+from tests.simulation.months import CODE, SCOPE, Observed, fact
 
 __all__ = ["FILE", "measure"]
 
@@ -49,7 +56,7 @@ class _Scale:
         self.seen.setdefault(kind, []).append({**found, "rows": sum(layer.rows for layer in new)})
         return done
 
-    def record(self, count: int, number: int) -> Awaitable[object]:
+    def record(self, count: int, number: int) -> Awaitable[Receipt]:
         events: list[NewEvent] = [fact(self.runtime, number, index) for index in range(count)]
         return self.workspace.record("activity", events, actor="outside")
 
@@ -61,7 +68,9 @@ async def _measure() -> dict[str, Any]:
     opened = await Workspace.open(store, SCOPE, runtime, test_store=False, compact=False)
     async with opened as workspace:
         scale = _Scale(runtime, store, workspace)
-        await deploy(workspace, await prepare_deploy(workspace, project(chain(4))), actor="me")
+        made = msgspec.structs.replace(project(chain(4)), code_sha256=hashlib.sha256(CODE).hexdigest())
+        await workspace.handle(Role.OWNER).put(Servo.code_path(made.code_sha256), CODE, only_if_absent=True)
+        await deploy(workspace, await prepare_deploy(workspace, made), actor="me")
         servo = Servo(workspace, SECRET)
         for number in range(ROUNDS):
             await _round(scale, servo, number)
@@ -69,7 +78,40 @@ async def _measure() -> dict[str, Any]:
             await log.compactor.compact()
         await asyncio.sleep(0)
         heads = [log.compactor.head.manifest for log in workspace.logs.values()]
-        return {**_profile(scale, heads), "index_bytes": await _index_bytes(workspace)}
+        found = {**_profile(scale, heads), "index_bytes": await _index_bytes(workspace)}
+    async with await Workspace.open(store, SCOPE, runtime, test_store=False) as workspace:
+        return {**found, **await _backup(_Scale(runtime, store, workspace))}
+
+
+async def _backup(scale: _Scale) -> dict[str, dict[str, float]]:
+    """What the second backup asks of both stores, beside a get for each segment and a copy for each file of state; and
+    what pruning asks of the other one for each that is kept."""
+    workspace, runtime = scale.workspace, scale.runtime
+    other = Observed(runtime)
+    handle = RoleStore(other, SCOPE, Role.BACKUP, RequestCounts())
+    vault = Vault(handle, SCOPE.tenant, SCOPE.workspace, runtime)
+    locations = Locations(workspace.handle(Role.ICEBERG), ROOT, SCOPE.root)
+    taken: list[Backup] = []
+    asked: Counter[str] = Counter()
+    for number in range(2):
+        await workspace.decide("catalog", CreateNamespace((f"b{number}",)), actor="me")
+        posted = await scale.record(1, 2 * ROUNDS + number)
+        await workspace.published("activity", posted.position)
+        await runtime.sleep(5)  # hints, and merges
+        before = scale.store.requests + other.requests
+        taken.append((await take_backup(workspace, vault, locations, store=ROOT, actor="me")).backup)
+        asked = scale.store.requests + other.requests - before
+    first, second = taken
+    segments = sum(copy.link.number - first.logs[log].link.number for log, copy in second.logs.items())
+    files = second.copied - 2 * len(second.logs)  # of each log a chunk and the manifest
+    backup: dict[str, float] = {
+        name: asked[name] - files * (name in ("get", "head", "create")) - segments * (name == "get")
+        for name in ("create", "get", "range", "head", "list")
+    }
+    before = Counter(other.requests)
+    await prune(vault, runtime, keep=DAY)
+    asked = other.requests - before
+    return {"backup": backup, "prune": {"get": asked["get"] / len(taken), "list": asked["list"]}}
 
 
 async def _index_bytes(workspace: Workspace) -> float:

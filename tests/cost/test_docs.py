@@ -18,6 +18,7 @@ LOADS = {
     "one that is open and idle": (NOTHING, Scale(collections=0)),
     "a calm one": (CALM, Scale()),
     "a busy one": (BUSY, Scale()),
+    "a busy one with four backups a day": (BUSY, Scale(backups=4)),
     "1,000 calm ones": (CALM, Scale(workspaces=1000)),
     "10,000 that have 1 G events a day together": parse_model(["tenants=10000", "events_per_day=1e9"]),
     "one that has 1 G events a day": parse_model(["events_per_day=1e9"]),
@@ -114,6 +115,14 @@ def test_the_share_of_packing_in_busy_days() -> None:
     packing, without = numbers(r"Of the gets # are packing; without packs [\d,]+ were counted, and the model says #\.")
     check(packing, FEW_DAYS.requests["pack"][Operation.GET] + FEW_DAYS.stored["packs"].objects / 3)
     check(without, model(BUSY, Scale(days=3)).total[Operation.GET])
+
+
+def test_calm_days_with_backups() -> None:
+    found = model(CALM, Scale(days=6, backups=4)).total
+    shown = numbers(r"by the model for #, #, #, # and # \(margins")
+    kinds = (Operation.CREATE, Operation.GET, Operation.HEAD, Operation.PUT, Operation.LIST)
+    for text, kind in zip(shown, kinds, strict=True):
+        check(text, found[kind])
 
 
 def objects(found: Estimate) -> list[float]:

@@ -2,6 +2,7 @@
 
 import json
 import math
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
@@ -23,6 +24,7 @@ from arco.cost import (
     prices_named,
     profile,
 )
+from arco.cost._backups import new_files
 from arco.cost._replay import FAN_IN, replay
 from arco.state import PackSize
 from arco.storage import Operation
@@ -52,6 +54,8 @@ def test_tables_and_bytes_are_those_of_this_version() -> None:
         "row_bytes",
     ):
         assert getattr(known, name) == pytest.approx(found[name], rel=0.25)
+    assert known.backup == found["backup"], "run `make schemas`"
+    assert known.prune == found["prune"]
 
 
 def test_every_operation_has_a_class() -> None:
@@ -192,6 +196,26 @@ def test_nothing_is_packed_before_enough_has_gathered_and_nothing_deleted_withou
     _, kept = packed(posts=5120, days=1, collections=0, **ONLY_POSTS)
     assert kept.stored["ledger"].objects == 5120
     assert kept.requests["collect"][Operation.DELETE] == 0
+
+
+def test_backups_cost_something_where_something_changes() -> None:
+    def asked(load: Load, backups: float, **given: float) -> Counter[Operation]:
+        return Counter(model(load, Scale(backups=backups, **given)).requests["backup"])
+
+    assert asked(Load(), 0).total() == asked(Load(runs=0, posts=0, changes=0), 4).total() == 0
+    one, four = asked(Load(), 1), asked(Load(), 4)
+    assert one[Operation.GET] > model(Load(), Scale()).segments, "each segment is read once"
+    assert one[Operation.CREATE] < four[Operation.CREATE] < 4 * one[Operation.CREATE], "what lasts is copied once"
+    assert asked(Load(), 4, backup_days=7)[Operation.GET] < four[Operation.GET], "pruning reads those that are kept"
+
+
+@given(publishes=st.floats(0.01, 1e6))
+def test_new_files_are_some_of_those_a_revision_names(publishes: float) -> None:
+    layers = replay({"x": 1.0}, {"x": {f"t{n}": 1.0 for n in range(3)}}, 512)
+    found = new_files(layers, publishes)
+    assert 0 < found <= sum(layers.held.values()) + 1e-9
+    assert found <= publishes * sum(layers.made.values())
+    assert new_files(layers, 2 * publishes) >= found - 1e-9
 
 
 def test_packs_are_those_of_the_settings() -> None:

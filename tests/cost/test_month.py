@@ -6,12 +6,16 @@ from dataclasses import dataclass
 
 import pytest
 
+from arco.backup import BackupLoop, Schedule, Vault
+from arco.core import DAY
 from arco.cost import Scale, Usage, bill, load_prices, measure_usage, model, prices_named
+from arco.iceberg import Locations
 from arco.log import Place
 from arco.runtime import DEFINITIONS
 from arco.state import Cadence, PackSize
 from arco.storage import Operation, RequestCounts, Role, RoleStore
-from tests.simulation.months import BUSY, CALM, DAY_SECONDS, SCOPE, Life, live, run
+from tests.iceberg.house import ROOT
+from tests.simulation.months import BUSY, CALM, DAY_SECONDS, SCOPE, Life, Observed, live, run
 
 DAYS = 30
 FEW_DAYS = Scale(days=3, pack_segments=64, pack_keep=32)
@@ -46,10 +50,13 @@ def month() -> Month:
 
 def counted(life: Life, days: int = DAYS) -> Counter[Operation]:
     """Requests of a mean day, of the last so many."""
+    return of_days(sum((day.requests for day in life.days[-days:]), Counter()), days)
+
+
+def of_days(requests: Counter[str], days: int) -> Counter[Operation]:
     found: Counter[Operation] = Counter()
-    for day in life.days[-days:]:
-        for name, number in day.requests.items():
-            found[NAMES.get(name) or Operation(name)] += number / days  # type: ignore[assignment]
+    for name, number in requests.items():
+        found[NAMES.get(name) or Operation(name)] += number / days  # type: ignore[assignment]
     return found
 
 
@@ -121,6 +128,49 @@ def test_what_busy_days_leave_is_what_the_model_says(busy: Life, folder: str, ma
     found = busy.days[-1].stored[folder]
     assert found.objects == pytest.approx(expected.objects, rel=margin)
     assert found.bytes == pytest.approx(expected.bytes, rel=margin)
+
+
+WITH_BACKUPS = Scale(days=6, backups=4)
+"""The middle of the days that are counted: what pruning reads grows."""
+
+
+@pytest.fixture(scope="module")
+def backed_up() -> Counter[Operation]:
+    """Requests to both stores, a mean day of the last four of calm ones with backups."""
+    others: list[Observed] = []
+    marks: list[Counter[str]] = []
+
+    def loops(life: Life) -> list[BackupLoop]:
+        other = Observed(life.runtime)
+        others.append(other)
+        handle = RoleStore(other, SCOPE, Role.BACKUP, RequestCounts())
+        vault = Vault(handle, SCOPE.tenant, SCOPE.workspace, life.runtime)
+        locations = Locations(life.workspace.handle(Role.ICEBERG), ROOT, SCOPE.root)
+        every = DAY // int(WITH_BACKUPS.backups)
+        return [BackupLoop(life.workspace, vault, locations, ROOT, Schedule(every=every))]
+
+    def ended(life: Life) -> None:
+        marks.append(life.store.requests + others[0].requests)
+
+    run(live(int(WITH_BACKUPS.days) + 2, CALM, loops=loops, ended=ended))
+    return of_days(marks[-1] - marks[-5], 4)
+
+
+@pytest.mark.parametrize(
+    ("operation", "margin"),
+    [
+        (Operation.CREATE, 0.20),
+        (Operation.PUT, 0.20),
+        (Operation.LIST, 0.20),
+        (Operation.GET, 0.20),
+        (Operation.HEAD, 0.25),
+    ],
+)
+def test_requests_with_backups_are_as_many_as_the_model_says(
+    backed_up: Counter[Operation], operation: Operation, margin: float
+) -> None:
+    found = model(CALM, WITH_BACKUPS)
+    assert backed_up[operation] == pytest.approx(found.total[operation], rel=margin)
 
 
 def test_files_are_few_and_only_the_log_and_what_is_retained_grows(month: Month) -> None:

@@ -41,6 +41,7 @@ from tests.servo.world import SECRET, WORKER, chain, project, result_of
 __all__ = [
     "BUSY",
     "CALM",
+    "CODE",
     "COLLECTION",
     "SCOPE",
     "Chore",

@@ -321,7 +321,7 @@ def _show_model(session: Session, values: list[str], prices: Prices) -> None:
             f"of {prices.as_of}); ${_dollars(per_event)} a million events",
             "bold",
         ),
-        say("A model, compared with counts of a simulated month; a closed workspace makes no request.", "dim"),
+        say("A model, compared with counts of simulated days; a closed workspace makes no request.", "dim"),
     )
 
 

@@ -42,6 +42,10 @@ class Scale:
     """What a create takes: appends that arrive meanwhile share the next one."""
     collections: float = 1
     """A day."""
+    backups: float = 0
+    """A day, if something changes; to a store with the same prices."""
+    backup_days: float = 30
+    """How long they are kept."""
     open_hours: float = 24
     """A day in which a process has the workspace open. Closed, it makes no request."""
     pack_segments: float = PackSize().segments

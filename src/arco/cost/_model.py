@@ -5,6 +5,7 @@
     merges    counted by `replay` from which tables each kind of publish changes
     hints     an overwrite with each append and each publish, at most one a second
     packing   each segment is read once more, when so many or so many bytes have gathered (`packing`)
+    backups   each segment is read once, files of state that are new are copied (`backing_up`)
     quiet     whoever comes after 15 quiet minutes looks at a floor: one request more
     retention of revisions: all for an hour, one a minute for a day, one an hour for 30 days
 
@@ -18,6 +19,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from arco.cost._backups import backing_up, new_files
 from arco.cost._load import Load, Scale
 from arco.cost._packs import Packed, packing
 from arco.cost._profile import Kind, Profile, profile
@@ -124,8 +126,8 @@ def _log(name: str, load: Load, scale: Scale, known: Profile) -> _Log:
     return _Log(kinds, mine, segments, publishes, minutes, hours, layers, size, packed)
 
 
-def _requests(load: Load, scale: Scale, logs: list[_Log], known: Profile) -> dict[str, dict[Operation, float]]:
-    found: dict[str, dict[Operation, float]] = {}
+def _requests(load: Load, scale: Scale, logs: list[_Log], known: Profile) -> dict[str, Mapping[Operation, float]]:
+    found: dict[str, Mapping[Operation, float]] = {}
     publish, merge = known.requests["publish"], _merge_requests(known)
     beside: Counter[str] = Counter()
     for log in logs:
@@ -152,6 +154,7 @@ def _requests(load: Load, scale: Scale, logs: list[_Log], known: Profile) -> dic
     found["idle"] = _idle(logs, scale, known)
     found["collect"] = _collections(logs, scale, known)
     found["pack"] = {kind: sum(log.packed.requests[kind] for log in logs) for kind in logs[0].packed.requests}
+    found["backup"] = _backups(logs, scale, known)
     return found
 
 
@@ -200,6 +203,18 @@ def _collections(logs: list[_Log], scale: Scale, known: Profile) -> dict[Operati
         Operation.CREATE: floors * some["create"],
         Operation.DELETE: deletes,
     }
+
+
+def _backups(logs: list[_Log], scale: Scale, known: Profile) -> Mapping[Operation, float]:
+    """A head older than a quarter of an hour is pinned until it is copied; one that made a backup due is younger."""
+    times = min(scale.backups, sum(log.publishes for log in logs))
+    if not times:
+        return {}
+    files = sum(new_files(log.layers, log.publishes / times) for log in logs)
+    pins = times * min(1.0, sum(math.exp(-QUIET * log.publishes / DAY) for log in logs))
+    kept = times * min(scale.days, scale.backup_days)
+    segments, size = sum(log.segments for log in logs), sum(log.bytes for log in logs)
+    return backing_up(times, kept, pins, segments, size, files, known)
 
 
 def _garbage(log: _Log, days: float) -> tuple[float, float]:

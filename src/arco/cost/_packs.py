@@ -14,7 +14,7 @@ from arco.cost._profile import Profile
 from arco.state import PackSize
 from arco.storage import Operation
 
-__all__ = ["Packed", "packing"]
+__all__ = ["WINDOW", "Packed", "packing"]
 
 IN_THE_ROW = 32
 """Segments that are packed in the row of docs/requests.md."""

@@ -31,6 +31,10 @@ class Profile(msgspec.Struct, frozen=True):
     kinds: Mapping[str, Kind]
     fact_bytes: float
     """What one more fact adds to a segment."""
+    backup: Mapping[str, float]
+    """What one asks of both stores together, beside the segments it reads and the files of state it copies."""
+    prune: Mapping[str, float]
+    """What pruning asks for, for each backup that is kept."""
     index_bytes: float
     """What each segment adds to a pack beside itself."""
     manifest_bytes: float
