@@ -166,6 +166,11 @@ def test_assets_without_tables_are_queried_and_walked(cli: Cli, home: Path) -> N
     )
     assert found.document["rows"] == [["2026-01-01", 1, 1.5], ["2026-01-02", 2, 3.0], ["2026-01-03", 3, 4.5]]
     assert cli("query", "select * from shop.total", "--json").document["rows"] == [[6]]
+    columns = cli("assets", "show", "shop.orders", "--json").document["columns"]
+    assert [(column["name"], column["type"]) for column in columns] == [("id", "long"), ("amount", "double")]
+    known = "select unnest(columns).column_id from system.asset_schemas where asset_key = 'shop.orders'"
+    assert [[column["id"]] for column in columns] == cli("query", known, "--json").document["rows"]
+    assert "amount   double" in cli("assets", "show", "shop.orders").out
     for name, code, said in (
         ("number", 3, "is a value and no table"),
         ("never", 3, "`arco run shop.never` makes it"),

@@ -11,7 +11,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from arco.core import Invalid
-from arco.domains.execution import MATERIALIZATIONS, OBSERVATIONS, PARTITIONS, AssetObserved, Partition
+from arco.domains.execution import (
+    ASSET_SCHEMAS,
+    MATERIALIZATIONS,
+    OBSERVATIONS,
+    PARTITIONS,
+    AssetObserved,
+    Partition,
+    SchemaRecorded,
+    WrittenColumn,
+    column_id_of,
+)
 from arco.log import Event
 from arco.state import REJECTIONS
 from tests.doubles import START
@@ -227,3 +237,29 @@ def test_observations_that_cannot_be_are_refused_at_the_door(field: str, value: 
     ACTIVITY.registry.decode("AssetObserved", 1, event("AssetObserved", payload).data)
     with pytest.raises(Invalid):
         ACTIVITY.registry.decode("AssetObserved", 1, event("AssetObserved", {**payload, field: value}).data)
+
+
+def recorded(schema: str, *columns: tuple[str, str], materialization: str = "m1", asset: str = "a1") -> Event:
+    told = tuple(WrittenColumn(name, kind) for name, kind in columns)
+    return event("SchemaRecorded", SchemaRecorded(asset, f"key.{asset}", schema, materialization, told))
+
+
+def test_columns_keep_their_ids_in_every_schema_that_has_them() -> None:
+    async def main() -> None:
+        told = [
+            recorded("h1", ("id", "long"), ("price", "double")),
+            recorded("h2", ("day", "date"), ("price", "decimal(9,2)"), ("id", "long"), materialization="m2"),
+            recorded("h1", ("id", "long"), ("price", "double"), materialization="m3"),
+            recorded("h1", ("id", "long"), asset="a2"),
+        ]
+        replica = await replica_of(ACTIVITY, [segments_of([[item] for item in told])])
+        rows = {(row["asset_id"], row["schema_hash"]): row for row in await rows_of(replica, ASSET_SCHEMAS)}
+        assert set(rows) == {("a1", "h1"), ("a1", "h2"), ("a2", "h1")}
+        assert rows["a1", "h1"]["materialization_id"] == "m1", "the first one that had them"
+        ids = {key: {one["name"]: one["column_id"] for one in row["columns"]} for key, row in rows.items()}
+        assert ids["a1", "h1"]["price"] == ids["a1", "h2"]["price"] == column_id_of("a1", "price")
+        assert ids["a1", "h1"]["id"] == ids["a1", "h2"]["id"] != ids["a2", "h1"]["id"]
+        assert [one["data_type"] for one in rows["a1", "h2"]["columns"]] == ["date", "decimal(9,2)", "long"]
+        assert await rows_of(replica, REJECTIONS) == []
+
+    asyncio.run(main())

@@ -155,3 +155,34 @@ def test_what_no_iceberg_table_can_hold_fails_its_task(name: str, schema: pa.Sch
         assert re.search(words, result.failure.message)
 
     run_world(work, deployed=ICEBERG)
+
+
+def test_what_columns_a_version_has_is_told_unless_they_are_too_many_or_secret(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    schema = pa.schema([pa.field("id", pa.int64(), nullable=False), pa.field("name", pa.string())])
+
+    def end(envelope: Envelope, mask: Mask) -> FinishTask:
+        (place,) = envelope.outputs
+        file = WrittenFile(f"{place.location}part-0.parquet", 1, 10)
+        written = WrittenOutput(place.asset_key, (file,), schema.serialize().to_pybytes())
+        return finished(envelope, Report(envelope.attempt_id, outputs=(written,)), Times(1, 2), None, mask)
+
+    async def work(world: World) -> None:
+        await world.trigger("n.rate")
+        (envelope,) = await world.claim()
+        told = end(envelope, Mask(()))
+        (one,) = told.schemas
+        assert (one.schema_hash, one.materialization_id) == (
+            told.outputs[0].schema_hash,
+            told.outputs[0].materialization_id,
+        )
+        assert [(column.name, column.type, column.nullable) for column in one.columns] == [
+            ("id", "long", False),
+            ("name", "string", True),
+        ]
+        assert end(envelope, Mask(("name",))).schemas == ()
+        monkeypatch.setattr("arco.worker._columns.MAX_COLUMNS", 1)
+        assert end(envelope, Mask(())).schemas == ()
+
+    run_world(work, deployed=PROJECT)

@@ -53,6 +53,9 @@ async def show(session: Session, asset: AssetArgument, as_of: AsOfOption = None)
     async with connect(session) as client:
         found = await client.get_asset(asset, as_of=as_of)
     parts: list[RenderableType] = [titled(found.key, facts(_facts(found)))]
+    if found.columns:
+        named = [[one.name, one.type, "yes" if one.nullable else "no", one.id] for one in found.columns]
+        parts.append(grid(["column", "type", "nullable", "id"], named))
     if found.definition.get("checks"):
         checks = found.definition["checks"]
         rows = [[one["name"], one.get("severity", "error"), one.get("description") or None] for one in checks]

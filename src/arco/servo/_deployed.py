@@ -24,9 +24,17 @@ from arco.domains.deployments import (
     read_dynamic_partitions,
     resolve_key,
 )
-from arco.domains.execution import HELD, PARTITIONS, Partition
+from arco.domains.execution import ASSET_SCHEMAS, HELD, PARTITIONS, AssetSchema, Partition
 from arco.state import Replica, Snapshot
-from arco.wire import AssetDetail, AssetSummary, DeploymentInfo, DynamicPartitionsInfo, Page, PartitionInfo
+from arco.wire import (
+    AssetColumnInfo,
+    AssetDetail,
+    AssetSummary,
+    DeploymentInfo,
+    DynamicPartitionsInfo,
+    Page,
+    PartitionInfo,
+)
 
 __all__ = [
     "asset_detail",
@@ -94,7 +102,8 @@ async def asset_detail(catalog: View, activity: View, project: Project, key: str
     )
     names: list[AssetName] = await catalog.rows(ASSET_NAMES, WORKSPACE)
     graph, exists = Graph(project), row.key in {asset.key for asset in project.assets}
-    last = max((one.last_success_at or 0 for one in made), default=0)
+    newest = max(made, key=lambda one: one.last_success_at or 0, default=None)
+    last = newest.last_success_at if newest is not None else None
     return AssetDetail(
         **_summary(row).model_dump(),
         status="active" if row.status == AssetStatus.ACTIVE else "removed",
@@ -106,7 +115,18 @@ async def asset_detail(catalog: View, activity: View, project: Project, key: str
         materialized_count=len(made),
         held_count=sum(one.newest_status in HELD for one in partitions),
         last_materialized_at=format_time(last) if last else None,
+        columns=await _columns(activity, newest) if newest is not None else [],
     )
+
+
+async def _columns(activity: View, newest: Partition) -> list[AssetColumnInfo]:
+    schema: AssetSchema | None = await activity.get(
+        ASSET_SCHEMAS, newest.asset_id, (newest.asset_id, newest.schema_hash or "")
+    )
+    return [
+        AssetColumnInfo(id=column.column_id, name=column.name, type=column.data_type, nullable=column.is_nullable)
+        for column in (schema.columns if schema is not None else ())
+    ]
 
 
 async def list_partitions(

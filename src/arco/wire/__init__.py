@@ -119,6 +119,7 @@ from arco.wire._reading import (
     SnapshotDiff,
 )
 from arco.wire._servo import (
+    AssetColumnInfo,
     AssetDetail,
     AssetSummary,
     AttemptInfo,
@@ -166,6 +167,7 @@ from arco.wire._versions import (
 __all__ = [
     "Answer",
     "AnyFormat",
+    "AssetColumnInfo",
     "AssetDetail",
     "AssetSummary",
     "AttemptInfo",

@@ -133,6 +133,14 @@ class AssetSummary(Answer):
     deployed_at: str
 
 
+class AssetColumnInfo(Answer):
+    id: str
+    """The same in all versions that have a column of this name."""
+    name: str
+    type: str
+    nullable: bool
+
+
 class AssetDetail(AssetSummary):
     status: Literal["active", "removed"]
     """Whether the current code version defines it."""
@@ -147,6 +155,8 @@ class AssetDetail(AssetSummary):
     held_count: int
     """Partitions whose newest version is blocked or quarantined."""
     last_materialized_at: str | None
+    columns: list[AssetColumnInfo] = []
+    """Of the version that became current last, if it is a table."""
     table_problem: str | None = None
     """Why the Iceberg table of the asset does not have what is current, if the process that answers found it out."""
 

@@ -12,7 +12,6 @@ import msgspec
 from arco.assets import (
     AssetDefinition,
     CheckDefinition,
-    DataFormat,
     Facts,
     GatingAction,
     GatingPolicy,
@@ -36,7 +35,8 @@ from arco.domains.orchestration import FinishTask, Outcome, TaskFailure, TaskLog
 from arco.domains.quality.events import CheckExecuted, Gating, check_id
 from arco.servo._envelope import Envelope, InputValue, OutputPlace, inputs_fingerprint
 from arco.servo._failures import classify
-from arco.worker._errors import ChecksFailed, DriverLost, SchemaViolation
+from arco.worker._columns import Columns, columns_written, hash_of, schemas_told
+from arco.worker._errors import ChecksFailed, DriverLost
 from arco.worker._masking import Mask
 from arco.worker._measuring import personal_columns
 from arco.worker._messages import CheckAnswer, RaisedError, Report, WrittenOutput, WrittenStats
@@ -145,7 +145,8 @@ def finished(envelope: Envelope, report: Report, times: Times, log: TaskLog | No
     """The end of an attempt whose function came to its end."""
     try:
         _check_complete(envelope, report)
-        outputs = tuple(_outputs(envelope, report, times, mask))
+        columns = columns_written(envelope, report)
+        outputs = tuple(_outputs(envelope, report, times, mask, columns))
     except Refused as error:
         return failed(envelope, as_raised(error), times, log, mask)
     checks = tuple(_checks(envelope, report, times, mask))
@@ -170,6 +171,7 @@ def finished(envelope: Envelope, report: Report, times: Times, log: TaskLog | No
         finished_at=times.finished_at,
         outputs=tuple(_gated(outputs, checks)),
         observations=(*_observations(envelope, report, times, mask), *_sources(envelope, report, times)),
+        schemas=tuple(schemas_told(outputs, columns, mask)),
         checks=checks,
         lineage=_lineage(envelope, report, outputs, times),
         gate=worst,
@@ -219,7 +221,9 @@ def _check_complete(envelope: Envelope, report: Report) -> None:
         raise Refused(f"the driver said nothing of {', '.join(missing)}; this is a fault of Arco, please report it")
 
 
-def _outputs(envelope: Envelope, report: Report, times: Times, mask: Mask) -> Iterator[MaterializationCompleted]:
+def _outputs(
+    envelope: Envelope, report: Report, times: Times, mask: Mask, columns: Columns
+) -> Iterator[MaterializationCompleted]:
     places = {place.asset_key: place for place in envelope.outputs}
     assets = {asset.key: asset for asset in envelope.definitions}
     files = {(one.parameter, one.partition_id): one.data_version for one in report.read}
@@ -241,7 +245,7 @@ def _outputs(envelope: Envelope, report: Report, times: Times, mask: Mask) -> It
             files=tuple(_files(written, mask, personal_columns(asset, place.pii))),
             row_count=sum(file.row_count for file in written.files),
             byte_size=sum(file.size_bytes for file in written.files),
-            schema_hash=_schema_hash(asset, written),
+            schema_hash=hash_of(columns.get(asset.key)),
             started_at=times.started_at,
             completed_at=times.finished_at,
             code_version=asset.code_version,
@@ -271,22 +275,6 @@ def _stats(stat: WrittenStats, mask: Mask, *, is_personal: bool) -> ColumnStats:
 
 def _bound(value: str | None, mask: Mask) -> str | None:
     return value if value is None or mask.fact(value) == value else None
-
-
-def _schema_hash(asset: AssetDefinition, written: WrittenOutput) -> str:
-    """The identity of the columns, as the catalog makes it; `SchemaViolation` if they are not the declared ones."""
-    if not written.schema:
-        is_value = any(not file.path.endswith(".parquet") for file in written.files)
-        if is_value and asset.format is DataFormat.ICEBERG:
-            raise SchemaViolation(f"{asset.key} is of format iceberg and returned no table; return a table or rows")
-        return ""
-    from arco.worker._schemas import check_declared, check_iceberg, columns_of, schema_hash_of
-
-    columns = columns_of(written.schema)
-    check_declared(asset, columns)
-    if asset.format is DataFormat.ICEBERG:
-        check_iceberg(asset, written.schema)
-    return schema_hash_of(columns)
 
 
 def _gated(

@@ -7,7 +7,14 @@ import pytest
 
 from arco.assets import GatingAction, Retries
 from arco.core import Conflict, Invalid, NotFound
-from arco.domains.execution import PARTITIONS, AssetObserved, MaterializationFailed
+from arco.domains.execution import (
+    ASSET_SCHEMAS,
+    PARTITIONS,
+    AssetObserved,
+    MaterializationFailed,
+    SchemaRecorded,
+    WrittenColumn,
+)
 from arco.domains.lineage import EdgeRecord, LineageRecorded
 from arco.domains.orchestration import (
     CLAIMS,
@@ -257,6 +264,30 @@ def test_what_an_attempt_that_was_given_up_was_to_write_has_failed_until_another
         await decider.decide(finished(again, await claimed_at(decider) + 10))
         (row,) = await decider.rows(PARTITIONS)
         assert (row["status"], row["last_error"], row["version_count"]) == ("complete", None, 1)
+        assert await decider.is_refold()
+
+    deciding(ACTIVITY, main)
+
+
+def test_columns_are_told_with_the_first_version_that_has_them() -> None:
+    async def main(decider: Decider) -> None:
+        versions = []
+        for number, known in enumerate((False, True)):
+            await trigger(decider, plan_of({"A": ()}), request_fingerprint=str(number))
+            (claim,) = await claim_all(decider)
+            at = await claimed_at(decider)
+            version = output(claim, at, schema_hash="h1")
+            versions.append(version.materialization_id)
+            told = SchemaRecorded("asset-A", "A", "h1", version.materialization_id, (WrittenColumn("id", "long"),))
+            done = finished(claim, at, outputs=(version,), schemas=(told,))
+            for wrong in ({"schema_hash": "h2"}, {"materialization_id": "m"}, {"asset_id": "asset-B"}):
+                other = msgspec.structs.replace(told, **wrong)
+                with pytest.raises(Invalid, match="are not those of a version that this task has written"):
+                    await decider.decide(msgspec.structs.replace(done, schemas=(other,)))
+            (event,) = await decider.decide(done)
+            assert (b'"schemas"' in bytes(event.data)) is not known
+        (row,) = await decider.rows(ASSET_SCHEMAS)
+        assert row["materialization_id"] == versions[0]
         assert await decider.is_refold()
 
     deciding(ACTIVITY, main)

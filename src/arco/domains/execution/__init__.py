@@ -25,6 +25,7 @@ from arco.domains.execution.events import (
     MATERIALIZATIONS_DELETED,
     MATERIALIZATIONS_EXPIRED,
     MAX_EXPIRED,
+    SCHEMA_RECORDED,
     STATISTICS_REFRESHED,
     AssetObserved,
     ColumnStats,
@@ -36,12 +37,16 @@ from arco.domains.execution.events import (
     MaterializationReleased,
     MaterializationsDeleted,
     MaterializationsExpired,
+    SchemaRecorded,
     StatisticsRefreshed,
+    WrittenColumn,
 )
 from arco.domains.execution.fold import EXECUTION
 from arco.domains.execution.retention import RetentionPolicy, expirable
+from arco.domains.execution.schemas import column_id_of
 from arco.domains.execution.standing import held_key, known_version
 from arco.domains.execution.tables import (
+    ASSET_SCHEMAS,
     BLOCKED,
     COMPACTED_VERSIONS,
     DELETED,
@@ -56,6 +61,8 @@ from arco.domains.execution.tables import (
     QUARANTINED,
     VERSION_STATUS,
     WORKSPACE,
+    AssetColumn,
+    AssetSchema,
     CompactedVersion,
     FileStatistics,
     FormerFiles,
@@ -68,6 +75,7 @@ from arco.domains.execution.tables import (
 
 __all__ = [
     "ASSET_OBSERVED",
+    "ASSET_SCHEMAS",
     "BLOCKED",
     "COMPACTED_VERSIONS",
     "DELETED",
@@ -90,10 +98,13 @@ __all__ = [
     "PARTITIONS",
     "PUBLISHED",
     "QUARANTINED",
+    "SCHEMA_RECORDED",
     "STATISTICS_REFRESHED",
     "VERSION_STATUS",
     "WORKSPACE",
+    "AssetColumn",
     "AssetObserved",
+    "AssetSchema",
     "ColumnStats",
     "CompactFiles",
     "CompactedVersion",
@@ -117,8 +128,11 @@ __all__ = [
     "RefreshStatistics",
     "ReleaseVersion",
     "RetentionPolicy",
+    "SchemaRecorded",
     "StatisticsRefreshed",
     "VersionStatus",
+    "WrittenColumn",
+    "column_id_of",
     "expirable",
     "files_of",
     "find_expirable",

@@ -22,6 +22,7 @@ __all__ = [
     "MATERIALIZATION_QUARANTINED",
     "MATERIALIZATION_RELEASED",
     "MAX_EXPIRED",
+    "SCHEMA_RECORDED",
     "STATISTICS_REFRESHED",
     "AssetObserved",
     "ColumnStats",
@@ -33,7 +34,9 @@ __all__ = [
     "MaterializationReleased",
     "MaterializationsDeleted",
     "MaterializationsExpired",
+    "SchemaRecorded",
     "StatisticsRefreshed",
+    "WrittenColumn",
 ]
 
 MAX_EXPIRED = 500
@@ -146,6 +149,23 @@ class FilesCompacted(msgspec.Struct, frozen=True, forbid_unknown_fields=True, gc
     """All files of the version from now on, in the order of its rows."""
 
 
+class WrittenColumn(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True, gc=False):
+    name: Name
+    type: str
+    """In the words of the catalog, such as `decimal(10,2)`."""
+    nullable: bool = True
+
+
+class SchemaRecorded(msgspec.Struct, frozen=True, forbid_unknown_fields=True, gc=False):
+    """The columns of all versions of an asset that have this hash. Told with the first of them."""
+
+    asset_id: Name
+    asset_key: str
+    schema_hash: Name
+    materialization_id: Name
+    columns: tuple[WrittenColumn, ...]
+
+
 class AssetObserved(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True, gc=False):
     """Somebody looked at data that others build. It makes no version and moves no pointer."""
 
@@ -188,6 +208,7 @@ MATERIALIZATIONS_EXPIRED = EventType(
 MATERIALIZATIONS_DELETED = EventType(
     "MaterializationsDeleted", MaterializationsDeleted, audit=("DeleteVersions", "asset")
 )
+SCHEMA_RECORDED = EventType("SchemaRecorded", SchemaRecorded)
 STATISTICS_REFRESHED = EventType("StatisticsRefreshed", StatisticsRefreshed)
 FILES_COMPACTED = EventType("FilesCompacted", FilesCompacted, audit=("CompactFiles", "materialization"))
 
@@ -201,4 +222,5 @@ EVENTS = (
     STATISTICS_REFRESHED,
     FILES_COMPACTED,
     ASSET_OBSERVED,
+    SCHEMA_RECORDED,
 )

@@ -31,6 +31,7 @@ from arco.domains.execution.events import (
     MaterializationsExpired,
     StatisticsRefreshed,
 )
+from arco.domains.execution.schemas import SCHEMAS
 from arco.domains.execution.standing import (
     JUDGED,
     Checked,
@@ -458,6 +459,7 @@ EXECUTION = Domain(
             events=(STATISTICS_REFRESHED.name, FILES_COMPACTED.name, MATERIALIZATIONS_DELETED.name),
         ),
         Stage("observations", (OBSERVATIONS,), ByField("asset_id"), _fold_observation, events=(ASSET_OBSERVED.name,)),
+        SCHEMAS,
     ),
     commands=COMMANDS,
     shared=(CHECK_EXECUTED,),

@@ -10,6 +10,8 @@
 - `compacted_versions` (images): where the files of a version lie that somebody compacted; others have those of their
   fact. Read the files of a version by `files_of`, never from the fact.
 - `observations` (facts): what was seen of data that others build.
+- `asset_schemas` (facts): the columns of versions with the same `schema_hash`. The id of a column follows from its
+  asset and its name: it is the same in all schemas, wherever the column stands in them and whatever its type became.
 - `held_versions` (images): every version that was ever quarantined or blocked and is not deleted, newest first.
 """
 
@@ -19,6 +21,7 @@ from arco.domains.execution.events import ColumnStats, DataFile
 from arco.state import Kind, Table, Time
 
 __all__ = [
+    "ASSET_SCHEMAS",
     "BLOCKED",
     "COMPACTED_VERSIONS",
     "DELETED",
@@ -33,6 +36,8 @@ __all__ = [
     "QUARANTINED",
     "VERSION_STATUS",
     "WORKSPACE",
+    "AssetColumn",
+    "AssetSchema",
     "CompactedVersion",
     "FileStatistics",
     "FormerFiles",
@@ -181,6 +186,24 @@ class CompactedVersion(msgspec.Struct, frozen=True, gc=False):
     """From the first to the last."""
 
 
+class AssetColumn(msgspec.Struct, frozen=True, gc=False):
+    column_id: str
+    name: str
+    data_type: str
+    is_nullable: bool
+
+
+class AssetSchema(msgspec.Struct, frozen=True, gc=False):
+    asset_id: str
+    schema_hash: str
+    asset_key: str
+    """As the asset was called then."""
+    columns: tuple[AssetColumn, ...]
+    materialization_id: str
+    """The first version that had them."""
+    recorded_at: Time
+
+
 class Observation(msgspec.Struct, frozen=True, gc=False):
     observation_id: str
     asset_id: str
@@ -219,3 +242,4 @@ OBSERVATIONS = Table(
     time="observed_at",
     prune=("observed_at", "run_id"),
 )
+ASSET_SCHEMAS = Table("asset_schemas", AssetSchema, Kind.FACT, ("asset_id", "schema_hash"), "asset_id")

@@ -6,9 +6,11 @@ one is a conflict with the code `stale_attempt`.
 
 from collections.abc import Iterable, Mapping
 
+import msgspec
+
 from arco.assets import GatingAction
 from arco.core import Conflict, Invalid
-from arco.domains.execution import AssetObserved, MaterializationCompleted, MaterializationFailed
+from arco.domains.execution import ASSET_SCHEMAS, AssetObserved, MaterializationCompleted, MaterializationFailed
 from arco.domains.orchestration.commands import STALE_ATTEMPT, FinishTask
 from arco.domains.orchestration.decide_claims import known_task
 from arco.domains.orchestration.derive import BLOCKING_GATES, FINAL_GATES, RUNNING, attempt_state
@@ -37,7 +39,17 @@ async def finish_task(command: FinishTask, view: View, decision: Decision) -> li
         raise _stale(task, command)
     _check_outcome(command)
     _check_parts(command, task, plan, attempt.claimed_at or 0)
-    return [new_event(TASK_FINISHED, command, subject=run_id)]
+    return [new_event(TASK_FINISHED, await _with_new_schemas(command, view), subject=run_id)]
+
+
+async def _with_new_schemas(command: FinishTask, view: View) -> FinishTask:
+    """Without the columns that are known: nearly every version has those of the one before it."""
+    schemas = [
+        schema
+        for schema in command.schemas
+        if await view.get(ASSET_SCHEMAS, schema.asset_id, (schema.asset_id, schema.schema_hash)) is None
+    ]
+    return msgspec.structs.replace(command, schemas=tuple(schemas)) if command.schemas else command
 
 
 def _stale(task: TaskRow, command: FinishTask) -> Conflict:
@@ -102,6 +114,10 @@ def _check_parts(command: FinishTask, task: TaskRow, plan: PlanTaskRow, claimed_
     """Every fact in the event is about this attempt and what it was planned to write."""
     planned = {(output.asset_id, output.partition_id) for output in plan.outputs}
     read = {(given.asset_id, pin.partition_id) for given in plan.inputs if given.is_source for pin in given.pins}
+    written = {(part.asset_id, part.materialization_id, part.schema_hash) for part in command.outputs}
+    for schema in command.schemas:
+        if (schema.asset_id, schema.materialization_id, schema.schema_hash) not in written:
+            raise Invalid(f"the columns of {schema.asset_id} are not those of a version that this task has written")
     versions = {asset_id: materialization_id(claimed_at, command.attempt_id, asset_id) for asset_id, _ in planned}
     parts: list[_Part] = [*command.outputs, *command.failed, *command.checks]
     _check_same("run_id", command.run_id, [part.run_id for part in (*parts, *command.observations)])

@@ -16,9 +16,11 @@ from arco.domains.execution import (
     ASSET_OBSERVED,
     MATERIALIZATION_COMPLETED,
     MATERIALIZATION_FAILED,
+    SCHEMA_RECORDED,
     AssetObserved,
     MaterializationCompleted,
     MaterializationFailed,
+    SchemaRecorded,
 )
 from arco.domains.lineage import LINEAGE_RECORDED, LineageRecorded
 from arco.domains.orchestration.plan import Plan
@@ -185,6 +187,8 @@ class TaskFinished(Fact, frozen=True):
     outputs: tuple[MaterializationCompleted, ...] = ()
     failed: tuple[MaterializationFailed, ...] = ()
     observations: tuple[AssetObserved, ...] = ()
+    schemas: tuple[SchemaRecorded, ...] = ()
+    """Columns of outputs that no version before them had."""
     checks: tuple[CheckExecuted, ...] = ()
     lineage: LineageRecorded | None = None
     gate: GatingAction = GatingAction.CONTINUE
@@ -238,6 +242,7 @@ def _parts(event: TaskFinished) -> Iterator[tuple[str, Any]]:
     yield from ((MATERIALIZATION_COMPLETED.name, part) for part in event.outputs)
     yield from _failed(event)
     yield from ((ASSET_OBSERVED.name, part) for part in event.observations)
+    yield from ((SCHEMA_RECORDED.name, part) for part in event.schemas)
     yield from ((CHECK_EXECUTED.name, part) for part in event.checks)
     if event.lineage is not None:
         yield LINEAGE_RECORDED.name, event.lineage
@@ -247,7 +252,7 @@ RUN_TRIGGERED = EventType("RunTriggered", RunTriggered, 2, {1: unchanged}, audit
 PLAN_CREATED = EventType("PlanCreated", PlanCreated, 2, {1: unchanged}, attachment=Plan)
 TASK_CLAIMED = EventType("TaskClaimed", TaskClaimed, 2, {1: unchanged})
 TASK_FINISHED = EventType(
-    "TaskFinished", TaskFinished, 2, {1: unchanged}, time=lambda event: event.finished_at, parts=_parts
+    "TaskFinished", TaskFinished, 3, {1: unchanged, 2: unchanged}, time=lambda event: event.finished_at, parts=_parts
 )
 ATTEMPT_REAPED = EventType("AttemptReaped", AttemptReaped, 2, {1: unchanged}, parts=_failed)
 RUN_CANCELLED = EventType("RunCancelled", RunCancelled, audit=("CancelRun", "run"))
