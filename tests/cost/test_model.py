@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from arco.core import Invalid, Settings
@@ -134,6 +134,7 @@ def test_at_rest_it_costs_what_is_stored_and_nothing_else() -> None:
     assert {op.value: round(number) for op, number in idle.total.items() if number} == {"get": 48, "head": 48}
 
 
+@settings(max_examples=30)  # each replays the merges of months
 @given(
     tenants=st.sampled_from([1, 10, 10_000]),
     events=st.floats(0, 1e9),
