@@ -121,7 +121,7 @@ class Process(Door):
         self.signal(signal.SIGTERM)
         self.process.join(20)
         assert not self.process.is_alive()
-        assert not self.errors()
+        assert not self.errors(), self.errors()[-2000:]
 
     def errors(self) -> str:
         return self.output.with_suffix(".err").read_text()
