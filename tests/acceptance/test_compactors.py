@@ -90,6 +90,7 @@ def test_a_compactor_killed_while_it_publishes_or_merges_leaves_nothing_wrong(pa
 
 def test_of_two_compactors_exactly_one_wins_each_revision_and_the_other_goes_on(pair: Pair) -> None:
     api, bucket = pair.api, pair.bucket
+    until(lambda: bucket.head("catalog").number, "something was published")
     manifests = [bucket.head("catalog")]
     [rival] = pair.deployment.start("compactor", **BUSY)
     both = [rival, pair.compactor]

@@ -16,9 +16,14 @@ class Sent:
 
     def __init__(self) -> None:
         self.steps: list[Any] = []
+        self.gone = False
 
     def write(self, data: bytes) -> None:
+        assert not self.gone
         self.steps.append(data)
+
+    def is_closing(self) -> bool:
+        return self.gone
 
     def close(self) -> None:
         self.steps.append("closed")
@@ -66,6 +71,16 @@ def test_parts_that_come_later_are_sent_once_and_in_order() -> None:
 
 def test_closing_sends_what_is_held_first() -> None:
     assert steps(lambda to: to.write(b"head"), lambda to: to.close(), None) == [b"head", "closed"]
+
+
+def test_nothing_is_sent_to_who_has_gone_meanwhile() -> None:
+    def goes(to: OnePiece) -> None:
+        cast(Sent, to._transport).gone = True
+
+    body = b"x" * (SMALL + 1)
+    assert steps(lambda to: to.write(b"head"), goes, None) == []
+    assert steps(goes, lambda to: to.write(b"head"), lambda to: to.write(body), None) == []
+    assert steps(goes, lambda to: to.send(b"head", b"body")) == []
 
 
 class Sometimes:

@@ -81,16 +81,20 @@ class OnePiece(asyncio.Transport):
 
     def _send(self, head: Any, body: Any) -> None:
         if len(body) > SMALL:
-            self._transport.write(head)
-            self._transport.write(body)
+            self._pass_on(head)
+            self._pass_on(body)
         else:
-            self._transport.write(head + body)
+            self._pass_on(head + body)
+
+    def _pass_on(self, data: Any) -> None:
+        if not self._transport.is_closing():  # else who asked has gone meanwhile, and uvloop says so by an error
+            self._transport.write(data)
 
     def _flush(self) -> None:
         if self._later is not None:
             self._later.cancel()
             held, self._held, self._later = self._held, b"", None
-            self._transport.write(held)
+            self._pass_on(held)
 
     def close(self) -> None:
         self._flush()
