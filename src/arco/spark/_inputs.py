@@ -250,7 +250,7 @@ def _with_keys(frame: "DataFrame", versions: Sequence[Version]) -> "DataFrame":
     tree: dict[str, dict[str, dict[str, Scalar]]] = {}
     for version in versions:
         values = {name: value for name, value in version.partition_key.dimensions if name in kinds}
-        for name in {_folder_name(file) for file in version.files}:
+        for name in dict.fromkeys(_folder_name(file) for file in version.files):
             tree.setdefault(name[-1:], {})[name] = values
     text = msgspec.json.encode(tree).decode()
     fields = ", ".join(f"`{name}`: {kind}" for name, kind in kinds.items())
