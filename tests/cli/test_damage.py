@@ -152,7 +152,8 @@ def test_a_lost_incarnation_is_told_and_nothing_is_created_over_it(cli: Cli, wor
     [life] = [folder.name for folder in workspace.glob("inc-*")]
     path.unlink()
     before = sorted(file for file in workspace.rglob("*") if file.is_file())
-    commands = ["init"], ["namespace", "list"], ["gc"], ["erase", "--text", "eve", "--reason", "request 7"], ["serve"]
+    serve = ["serve", "--listen", "127.0.0.1:0"]
+    commands = ["init"], ["namespace", "list"], ["gc"], ["erase", "--text", "eve", "--reason", "request 7"], serve
     for command in (*commands, ["restore", "--from", vault], ["restore", "--from", vault, "--replace"]):
         ran = cli(*command)
         assert ran.code == 7, command
