@@ -4,6 +4,8 @@ from collections.abc import Callable, Coroutine
 from itertools import count
 from typing import Any
 
+import pytest
+
 from arco.api import BackupOptions, Host, HttpPeers, ProcessRole, ServeOptions, ServiceIdentity
 from arco.api._server import make_host
 from arco.api._uses import uses_of
@@ -80,6 +82,30 @@ def test_what_was_written_is_in_a_backup_before_the_workspace_closes() -> None:
         assert await backups(host, runtime) == 2
 
     served(work, backup=into_memory())
+
+
+def test_a_store_of_backups_that_takes_nothing_keeps_no_workspace_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def refuse(path: str, data: bytes, *, only_if_absent: bool) -> None:
+        raise StoreRefused("the quota is used up")
+
+    async def work(host: Host, runtime: FakeRuntime, base: FaultyStore) -> None:
+        assert host.backups is not None
+        monkeypatch.setattr(host.backups.target, "put", refuse)
+        await ask(host, "a")
+        await runtime.sleep(2 * HOURS)
+        assert SCOPE in host.workspaces, "it may get better"
+        await runtime.sleep(6 * HOURS)
+        assert not host.workspaces
+        asked = len(base.calls)
+        await runtime.sleep(48 * HOURS)
+        assert len(base.calls) == asked
+        monkeypatch.undo()
+        await ask(host)
+        await runtime.sleep(0.5 * HOURS)
+        assert await backups(host, runtime) == 1, "somebody came back, so it was tried again"
+        assert not host.workspaces
+
+    served(work, backup=into_memory(), collect_every=DAY)
 
 
 def test_who_only_reads_keeps_nothing_open() -> None:

@@ -119,15 +119,16 @@ def test_old_backups_are_looked_for_once_a_day() -> None:
                 listed.append(prefix)
                 return super().list(prefix)
 
-        loop = loop_of(process, Listed(store), [], Schedule(every=2 * HOUR))
-        loop.start()
+        known: dict[Scope, LastBackup] = {}
         for number in range(12):
+            loop = loop_of(process, Listed(store), [], Schedule(every=2 * HOUR), known)
+            loop.start()
             await process.decide(CreateNamespace((f"n{number}",)))
             await process.runtime.sleep(3 * HOURS)
+            await loop.stop()  # the workspace is closed and opened again
         assert len(await numbers(store)) == 12
         assert len([prefix for prefix in listed if prefix.endswith("/objects")]) == 2
         assert len(listed) <= 2 + 12 + 3, "beside it one look for lost backups each time they are read"
-        await loop.stop()
 
     in_vault(work)
 
@@ -148,6 +149,60 @@ def test_trouble_is_told_and_tried_again() -> None:
         await process.runtime.sleep(0.3 * HOURS)
         assert loop.failed is None
         assert await numbers(store) == {1}
+        await loop.stop()
+
+    in_vault(work)
+
+
+def test_who_fails_again_and_again_waits_longer_and_at_last_owes_nothing() -> None:
+    async def work(house: House, process: Process, store: Store) -> None:
+        told: list[str] = []
+        full = FaultyStore(store)
+        full.on("create", error=StoreRefused("the disk is full"), times=10_000)
+        loop = loop_of(process, full, told)
+        loop.start()
+        await fill(process)
+        await process.runtime.sleep(2 * HOURS)
+        assert len(told) == 4, "after a minute, and 10, 20 and 40 minutes later"
+        assert loop.owes()
+        await process.runtime.sleep(4 * HOURS)
+        assert not loop.owes(), "its own pins are no reason to go on"
+        assert len(told) == 6
+        await process.decide(CreateNamespace(("more",)))
+        assert loop.owes()
+        await process.runtime.sleep(42 * HOURS)
+        assert not loop.owes()
+        assert len(told) == 6 + 7, "every six hours"
+        full.heal()
+        await process.runtime.sleep(6.1 * HOURS)
+        assert await numbers(store) == {1}
+        assert not loop.owes()
+        await loop.stop()
+
+    in_vault(work)
+
+
+def test_what_is_written_while_a_backup_copies_is_in_the_next_one() -> None:
+    """Also if it stands between the pins of that backup, or in the same segment."""
+
+    async def work(house: House, process: Process, store: Store) -> None:
+        async def meanwhile() -> None:
+            await process.decide(CreateNamespace(("meanwhile",)))
+
+        await fill(process)
+        await process.runtime.sleep(1 * HOURS)  # so that what is copied is old enough to be pinned
+        vault = FaultyStore(store)
+        vault.on("create", hook=meanwhile)
+        loop = loop_of(process, vault, [])
+        loop.start()
+        await process.runtime.sleep(0.1 * HOURS)
+        assert await numbers(store) == {1}
+        assert loop.owes()
+        await process.runtime.sleep(6 * HOURS)
+        assert await numbers(store) == {1, 2}
+        assert not loop.owes()
+        await process.runtime.sleep(24 * HOURS)
+        assert await numbers(store) == {1, 2}
         await loop.stop()
 
     in_vault(work)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from arco.backup._prune import prune
 from arco.backup._take import ORDER, Taken, newest_to_build_on, take_backup
 from arco.backup._vault import Vault
-from arco.core import DAY, HOUR, ArcoError, Task
+from arco.core import DAY, HOUR, SECOND, ArcoError, Task
 from arco.iceberg import Locations
 from arco.runtime import Workspace
 from arco.storage import Scope
@@ -21,6 +21,7 @@ __all__ = ["BackupLoop", "LastBackup", "Schedule"]
 
 LOOK_SECONDS = 60.0
 RETRY_SECONDS = 600.0
+"""After a backup that did not succeed; twice as long after each further one, up to the time between two backups."""
 PRUNE_EVERY = DAY
 
 
@@ -43,6 +44,8 @@ class LastBackup:
     """0 if there is no backup."""
     covered: Mapping[str, int] = field(default_factory=dict)
     """Positions up to which nothing is a reason for another backup."""
+    pruned_at: int = 0
+    """When old ones were let go."""
 
 
 class BackupLoop:
@@ -69,8 +72,8 @@ class BackupLoop:
         self._known = {} if known is None else known
         self._opened = self._positions()
         self._left: dict[str, int] = {}
-        """Positions up to which the backup is left to another process, which leads."""
-        self._pruned = 0
+        """Positions up to which the backup is left to others: to the process that leads, or, if it did not succeed for
+        as long as there is between two, to whoever opens the workspace next."""
         self.is_taking = False
         """Whether a backup is being taken now."""
         self.failed: ArcoError | None = None
@@ -86,17 +89,21 @@ class BackupLoop:
             self._task = None
 
     async def _run(self) -> None:
-        pause = LOOK_SECONDS
+        pause, failing = LOOK_SECONDS, 0.0
         while True:
             await self._runtime.sleep(pause)
-            pause = LOOK_SECONDS
             try:
                 if await self.is_due():
                     await self.take()
+                pause, failing = LOOK_SECONDS, 0.0
             except ArcoError as error:
                 self.failed = error
                 self._told(f"the backup did not succeed: {error.message}")
-                pause = RETRY_SECONDS
+                every = self._schedule.every / SECOND
+                pause = min(RETRY_SECONDS if not failing else 2 * pause, every)
+                failing += pause
+                if failing >= every:
+                    self._left = self._positions()
 
     async def is_due(self) -> bool:
         """Whether the last backup is old enough, something changed since, and this process is the one to act."""
@@ -127,10 +134,14 @@ class BackupLoop:
 
     async def _look_up(self) -> LastBackup:
         newest, _, _ = await newest_to_build_on(self._vault)
-        life = self._workspace.incarnation.id
-        last = LastBackup(life, newest.taken_at if newest is not None else 0)
-        if newest is not None and newest.incarnation == life:
-            last = LastBackup(life, newest.taken_at, {log: int(copy.watermark) for log, copy in newest.logs.items()})
+        if newest is None:
+            return self._remember(0, {})
+        same = newest.incarnation == self._workspace.incarnation.id
+        covered = {log: int(copy.watermark) for log, copy in newest.logs.items()} if same else {}
+        return self._remember(newest.taken_at, covered)
+
+    def _remember(self, taken_at: int, covered: Mapping[str, int], pruned_at: int = 0) -> LastBackup:
+        last = LastBackup(self._workspace.incarnation.id, taken_at, covered, pruned_at)
         self._known[self._workspace.scope] = last
         return last
 
@@ -153,9 +164,8 @@ class BackupLoop:
             )
         finally:
             self.is_taking = False
-        backup, positions = taken.backup, taken.positions
-        covered = {log: positions[log] | 0xFFFFF for log in ORDER}  # a segment has one watermark
-        self._known[self._workspace.scope] = LastBackup(self._workspace.incarnation.id, backup.taken_at, covered)
+        backup, last = taken.backup, self._last()
+        self._remember(backup.taken_at, taken.positions, last.pruned_at if last is not None else 0)
         self.failed = None
         size = backup.copied_bytes
         self._told(f"backup {backup.number} is done: {backup.copied} new objects, {size} bytes")
@@ -169,9 +179,10 @@ class BackupLoop:
 
     async def _prune(self) -> None:
         """Once a day: it reads what every backup names."""
-        if self._runtime.now() - self._pruned < PRUNE_EVERY:
+        last = self._last()
+        if last is None or self._runtime.now() - last.pruned_at < PRUNE_EVERY:
             return
         gone = await prune(self._vault, self._runtime, keep=self._schedule.keep)
-        self._pruned = self._runtime.now()
+        self._remember(last.taken_at, last.covered, self._runtime.now())
         if gone.backups:
             self._told(f"let {len(gone.backups)} old backups go, and {len(gone.objects)} objects")

@@ -46,7 +46,7 @@ from arco.domains.catalog import TABLES
 from arco.domains.deployments import CODE_VERSIONS
 from arco.domains.tables import TABLE_STATES
 from arco.iceberg import Locations, Pointers
-from arco.log import FIRST_LINK, Blobs, check_segment
+from arco.log import FIRST_LINK, Blobs, Link, check_segment, number_of, position_of
 from arco.runtime import Workspace
 from arco.state import Manifest, PinRevision, ReleasePin, Snapshot, encode_manifest, snapshot_at_revision
 from arco.storage import Lost, ObjectMissing, Role, Store, StoreFailed, Tail
@@ -79,7 +79,7 @@ class Taken:
     troubled: tuple[str, ...]
     """Iceberg tables of which the newest metadata could not be copied, with the reason."""
     positions: dict[str, int]
-    """How far the logs are copied, or where pins were released: nothing up to there is a reason for another backup."""
+    """Up to where the logs hold nothing that this backup lacks but its own pins: no reason for another one."""
 
 
 async def take_backup(
@@ -138,7 +138,7 @@ async def take_backup(
         ) from error
     finally:
         released = await pins.release()
-    positions = {log: max(int(manifests[log].watermark), released.get(log, 0)) for log in ORDER}
+    positions = {log: await pins.own(log, manifests[log].link, released.get(log, 0)) for log in ORDER}
     return Taken(backup, tuple(taking.troubled), positions)
 
 
@@ -194,6 +194,18 @@ class _Pins:
             with suppress(ArcoError):
                 ends[log] = (await self._workspace.decide(log, ReleasePin(self._id), actor=self._actor)).position
         return ends
+
+    async def own(self, log: str, link: Link, released: int) -> int:
+        """Up to where there is nothing but pins of this backup after what was copied. Others may have written between
+        them, and in the same segment."""
+        ledger = self._workspace.logs[log].follower.ledger
+        with suppress(ArcoError):  # what cannot be read now may be anybody's
+            async for _, data, path in ledger.known(link.number + 1, number_of(released)):
+                segment, beyond = check_segment(data, ledger.place, link, path)
+                if any(event.subject != self._id for event in segment.events):
+                    break
+                link = beyond
+        return position_of(link.number + 1, 0) - 1
 
     async def _watch(self) -> None:
         runtime = self._workspace.runtime
