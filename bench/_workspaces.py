@@ -1,11 +1,15 @@
 """Many workspaces in one process: what opening costs, what an open one takes, what idle ones do, and whether busy ones
 notice the others.
 
-The host is that of `arco serve --workspaces all`; requests come from this process, so that the network is not measured.
+The host is that of `arco serve --workspaces all`, which collects once a day too; requests come from this process, so
+that the network is not measured. Every workspace has a few changes in its catalog; another process made them, whose
+memory would else be used again.
 """
 
 import asyncio
 import gc
+import subprocess
+import sys
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -15,6 +19,7 @@ from arco.api import HttpPeers, ServeOptions, ServiceIdentity
 from arco.api._host import Host
 from arco.api._server import make_host
 from arco.api._uses import uses_of
+from arco.core import DAY
 from arco.domains.catalog import CreateNamespace
 from arco.runtime import OPEN_BYTES, AsyncRuntime, init_workspace
 from arco.storage import LocalStore, Scope
@@ -24,6 +29,8 @@ __all__ = ["measure_workspaces"]
 
 SECTION = "many workspaces"
 BUSY = 20
+CHANGES = 5
+"""In each workspace before it is measured."""
 SECRET = b"what the processes of this bench share"
 
 
@@ -54,7 +61,9 @@ class House:
 @asynccontextmanager
 async def house(folder: Path, runtime: AsyncRuntime, idle_seconds: float) -> AsyncIterator[House]:
     store = MeteredStore(LocalStore(folder))
-    options = ServeOptions(f"file://{folder}", (scope(0),), all_workspaces=True, idle_seconds=idle_seconds)
+    options = ServeOptions(
+        f"file://{folder}", (scope(0),), all_workspaces=True, idle_seconds=idle_seconds, collect_every=DAY
+    )
     peers = HttpPeers(ServiceIdentity(SECRET, "bench", runtime), runtime)
     host = make_host(store, runtime, options, "http://127.0.0.1:1", SECRET, peers)
     assert host.served is not None
@@ -96,11 +105,20 @@ async def idle(found: House, seconds: float) -> tuple[float, int]:
     return watch.cpu / watch.wall, found.store.requests.total() - before
 
 
-async def measure_workspaces(folder: Path, runtime: AsyncRuntime, quick: bool) -> list[Line]:
-    count, seconds = (200, 3.0) if quick else (1000, 10.0)
-    base = LocalStore(folder)
+async def make(folder: Path, count: int) -> None:
+    runtime, base = AsyncRuntime(), LocalStore(folder)
     for index in range(count):
         await init_workspace(base, scope(index), runtime)
+    async with house(folder, runtime, 3600.0) as found:
+        for index in range(count):
+            for number in range(CHANGES):
+                await found.ask(index, f"before-{number}")
+
+
+async def measure_workspaces(folder: Path, runtime: AsyncRuntime, quick: bool) -> list[Line]:
+    count, seconds = (200, 3.0) if quick else (1000, 10.0)
+    command = [sys.executable, "-m", "bench._workspaces", str(folder), str(count)]
+    await asyncio.to_thread(subprocess.run, command, check=True)
     lines: list[Line] = []
 
     def line(name: str, measured: str, reference: str = "", ratio: float | None = None, ok: bool | None = None) -> None:
@@ -158,3 +176,7 @@ async def measure_workspaces(folder: Path, runtime: AsyncRuntime, quick: bool) -
         again = found.host.served.opens - begun
         line(f"{BUSY} of {count:,} closed ones asked at once, 3 times", f"{watch.wall:.2f} s", f"{again} opened")
     return lines
+
+
+if __name__ == "__main__":
+    asyncio.run(make(Path(sys.argv[1]), int(sys.argv[2])))
