@@ -123,3 +123,25 @@ def test_what_cannot_be_meant_is_refused(cli: Cli, command: tuple[str, ...], wor
     ran = cli("maintain", "compaction", *command)
     assert ran.code != 0
     assert words in ran.err
+
+
+def test_files_of_current_versions_that_are_lost_are_found(cli: Cli, small: Path, tmp_path: Path) -> None:
+    ran = cli("doctor", "--json")
+    assert ran.code == 0
+    [told] = [finding["message"] for finding in ran.document["findings"] if finding["check"] == "data"]
+    assert told.startswith("24 files of current versions are there")
+    first, second, *_ = sorted(small.rglob("*.parquet"))
+    first.unlink()
+    second.write_bytes(b"PAR1")
+    ran = cli("doctor")
+    assert ran.code == 7
+    shown = " ".join(ran.out.split())
+    assert "is missing; run what makes it with --force" in shown
+    assert "has 4 bytes and was written with" in shown
+    ran = cli("backup", "--to", f"file://{tmp_path}/vault", "--data", "--json")
+    assert ran.code == 0
+    missing, altered = ran.document["lost_data"]
+    assert "of sales.orders[date=" in missing
+    assert missing.endswith(" is missing")
+    assert "has 4 bytes" in altered
+    assert "a file of data is not in the backup" in ran.err

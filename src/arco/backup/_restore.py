@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 
 from arco.backup._cut import Cut, Moment, find_cut, pointers_of, tables_through
 from arco.backup._format import Backup, Content, Entry, LogCopy, TableCopy
+from arco.backup._kin import is_kin
 from arco.backup._rewrite import rewrite_manifest, rewrite_segment, rewritten_paths
 from arco.backup._seal import check_formats, find_seal, seal_incarnation
 from arco.backup._target import LOGS, Progress, Target
@@ -105,9 +106,14 @@ async def plan_restore(
 ) -> Plan:
     """See what a restore would do. `Outdated` if it could not seal what is there."""
     backup = await vault.backup(number)
-    cut = await find_cut(vault, backup, moment)
-    there = await read_incarnations(base, scope, runtime)
+    there = await read_incarnations(base, scope, runtime, all_of_them=True)
     old = there[-1] if there else None
+    if old is not None and number is None and not is_kin(backup, there):
+        raise Refused(
+            f"backup {backup.number}, the newest, is of {backup.incarnation} at {backup.store}, and not of this "
+            "workspace: another one has its name; say which you mean with --backup, or restore into an empty store"
+        )
+    cut = await find_cut(vault, backup, moment)
     next_number = old.number + 1 if old is not None else 1
     seed = f"{scope.root}:{next_number}:{backup.id}:{cut}"
     name = f"inc-{derive_ulid(backup.finished_at, seed).lower()}"

@@ -171,6 +171,8 @@ class BackupLoop:
         self._told(f"backup {backup.number} is done: {backup.copied} new objects, {size} bytes")
         for trouble in taken.troubled:
             self._told(f"backup {backup.number}: of an Iceberg table there is no metadata to copy: {trouble}")
+        for lost in taken.lost_data:
+            self._told(f"backup {backup.number} lacks a file of data: {lost}")
         try:
             await self._prune()
         except ArcoError as error:  # the backup is there all the same

@@ -10,7 +10,7 @@ last create, and whoever runs it again after a crash finds what was copied alrea
 """
 
 import hashlib
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TypeVar
@@ -28,9 +28,10 @@ from arco.backup._format import (
     encode_backup,
     encode_chunk,
 )
+from arco.backup._kin import check_kin
 from arco.backup._tables import TableCopier
 from arco.backup._vault import FOLDER, LIST_ENTRIES, OBJECTS, Vault, in_parallel
-from arco.catalog import ICEBERG_FORMATS
+from arco.catalog import ICEBERG_FORMATS, current_data, lost_data
 from arco.core import (
     DAY,
     SECOND,
@@ -78,6 +79,8 @@ class Taken:
     backup: Backup
     troubled: tuple[str, ...]
     """Iceberg tables of which the newest metadata could not be copied, with the reason."""
+    lost_data: tuple[str, ...]
+    """What is wrong with files of data that current versions are made of; known only where data is copied."""
     positions: dict[str, int]
     """Up to where the logs hold nothing that this backup lacks but its own pins: no reason for another one."""
 
@@ -97,6 +100,7 @@ async def take_backup(
     `Conflict` if another backup was finished meanwhile. The workspace is not held up: it may be written to.
     """
     previous, sha256, tail = await newest_to_build_on(vault)
+    await check_kin(vault, workspace, previous)
     taking = _Taking(workspace, vault, locations, previous, tail.number, progress)
     taken_at = workspace.runtime.now()
     pins = _Pins(workspace, actor)
@@ -139,7 +143,7 @@ async def take_backup(
     finally:
         released = await pins.release()
     positions = {log: await pins.own(log, manifests[log].link, released.get(log, 0)) for log in ORDER}
-    return Taken(backup, tuple(taking.troubled), positions)
+    return Taken(backup, tuple(taking.troubled), tuple(taking.lost_data), positions)
 
 
 async def newest_to_build_on(vault: Vault) -> tuple[Backup | None, str, Tail]:
@@ -243,6 +247,7 @@ class _Taking:
     copied: int = 0
     copied_bytes: int = 0
     troubled: list[str] = field(default_factory=list)
+    lost_data: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.runtime = self.workspace.runtime
@@ -272,7 +277,7 @@ class _Taking:
         lists += await self._code(catalog)
         lists += await self._tables(catalog, activity)
         if data:
-            lists += await self._data()
+            lists += await self._data(await current_data(activity))
         return logs, lists
 
     # The log
@@ -383,8 +388,9 @@ class _Taking:
         self.troubled += copier.troubled
         return lists
 
-    async def _data(self) -> list[Listing]:
-        """Everything that lies in the folders of data. What is deleted while they are copied was not needed."""
+    async def _data(self, wanted: Mapping[str, tuple[str, int]]) -> list[Listing]:
+        """Everything that lies in the folders of data. What is deleted while they are copied was not needed, but for
+        what current versions are made of."""
         known = await self._known("data")
         found: dict[str, int] = {}
         for folder in ("data", "warehouse"):
@@ -405,6 +411,8 @@ class _Taking:
             self.progress("data", done, len(missing))
 
         await in_parallel(self.runtime, missing, copy, limit=4)
+        there = {path: entry.content.size for path, entry in entries.items()}
+        self.lost_data += lost_data(wanted, there).values()
         paths = sorted(entries)
         parts = [paths[at : at + LIST_ENTRIES] for at in range(0, len(paths), LIST_ENTRIES)]
         return [await self._list("data", "", [entries[path] for path in part]) for part in parts]

@@ -4,6 +4,7 @@ from arco.catalog._activity import check_results, run_outputs
 from arco.catalog._audit import audit_page
 from arco.catalog._browser import browser_urls
 from arco.catalog._cursors import check_limit, decode_cursor, encode_cursor, number_in
+from arco.catalog._data_files import current_data, lost_data
 from arco.catalog._diff import Changed, Difference, compare, diff_snapshots
 from arco.catalog._footer import column_facts, read_footer
 from arco.catalog._iceberg import ICEBERG_FORMATS, iceberg_columns, table_commits, with_iceberg
@@ -72,6 +73,7 @@ __all__ = [
     "check_results",
     "column_facts",
     "compare",
+    "current_data",
     "decode_cursor",
     "decode_file",
     "diff_snapshots",
@@ -84,6 +86,7 @@ __all__ = [
     "list_columns",
     "list_namespaces",
     "list_tables",
+    "lost_data",
     "name_of",
     "namespace_history",
     "namespace_info",

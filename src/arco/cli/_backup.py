@@ -109,9 +109,10 @@ async def create(
             )
     for trouble in taken.troubled:
         session.output.warn(f"the newest metadata of an Iceberg table is not in the backup: {trouble}")
-    session.output.emit(
-        {**_document(taken.backup), "troubled": list(taken.troubled)}, _fields(taken.backup), _data_note(taken.backup)
-    )
+    for lost in taken.lost_data:
+        session.output.warn(f"a file of data is not in the backup: {lost}; run what makes it with --force")
+    document = {**_document(taken.backup), "troubled": list(taken.troubled), "lost_data": list(taken.lost_data)}
+    session.output.emit(document, _fields(taken.backup), _data_note(taken.backup))
 
 
 @command(app, "list")
@@ -391,7 +392,8 @@ def backup_url(session: Session, named: str | None = None) -> str:
         raise Invalid("nothing says where backups are; name a store with --to or --from, or set ARCO_BACKUP_TO")
     scheme, separator, rest = url.partition("://")
     if not separator or scheme == "memory":
-        raise Invalid("the store of backups is named by a URL: file://, s3://, az:// or gs://")
+        there = f"; write file://{url}" if url.startswith(("/", "~", ".")) else ""
+        raise Invalid(f"the store of backups is named by a URL: file://, s3://, az:// or gs://{there}")
     if scheme == "file" and not rest.startswith("~"):
         here = named is not None or origin["backup_to"] != "arco.toml"
         url = f"file://{((Path.cwd() if here else project.folder) / rest).resolve()}"
@@ -506,6 +508,7 @@ def _planned(plan: Plan) -> dict[str, Any]:
 def _plan_text(plan: Plan) -> RenderableType:
     rows: list[list[object]] = [
         ["backup", f"{plan.backup.number}, taken {format_time(plan.backup.taken_at)}"],
+        ["of", f"{plan.backup.incarnation} at {plan.backup.store}"],
         ["would open", f"{plan.incarnation.id}, number {plan.incarnation.number}"],
         ["would seal", _sealing(plan)],
     ]
@@ -519,5 +522,6 @@ def _sealing(plan: Plan) -> str:
     if plan.old is None:
         return "nothing: there is no workspace"
     if not plan.is_sealed:
-        return plan.old.id
-    return f"{plan.old.id}, which {plan.sealed_by or 'a restore or an erasure'} sealed and did not finish"
+        return f"{plan.old.id}, if you say --replace"
+    begun = plan.sealed_by or "a restore or an erasure"
+    return f"{plan.old.id}, which {begun} sealed and did not finish, if you say --replace"

@@ -7,6 +7,7 @@ from dataclasses import asdict
 import typer
 from rich.text import Text
 
+from arco.catalog import current_data, lost_data
 from arco.cli._command import Session, command
 from arco.cli._formats import FORMATS
 from arco.cli._open import Reader, definitions, reading
@@ -25,12 +26,16 @@ app = typer.Typer()
 
 CATALOG, ACTIVITY = "catalog", "activity"
 
+MOST_FILES = 20
+"""Lost files of data that are named."""
+
 STYLES = {Level.OK: "green", Level.NOTE: "blue", Level.WARNING: "yellow", Level.ERROR: "bold red"}
 
 
 @command(app)
 async def doctor(session: Session, log: LogArgument = None) -> int | None:
-    """Check the store, chains, hashes, density and references, and what Iceberg tables lead to.
+    """Check the store, chains, hashes, density and references, what Iceberg tables lead to, and whether the files of
+    current versions are there.
 
     Writes nothing but a test below selftest/, which it removes. Exits with 7 if it finds an error, with 5 if a newer
     program wrote what there is.
@@ -48,6 +53,8 @@ async def doctor(session: Session, log: LogArgument = None) -> int | None:
                 findings += await _versions(reader, definition)
             if log in (None, CATALOG):
                 findings += await _examine_iceberg(session, reader)
+            if log in (None, ACTIVITY):
+                findings += await _examine_data(session, reader)
     except Corrupt as error:  # the incarnation itself; what lies below it is examined, not raised
         findings = [Finding(Level.ERROR, "", "incarnation", error.message, str(error.details.get("path", "")))]
     return report(session.output, document, findings)
@@ -83,6 +90,36 @@ async def _examine_iceberg(session: Session, reader: Reader) -> list[Finding]:
             return await examine_iceberg(catalog, activity, pointers, locations, progress)
     finally:
         await locations.close()
+
+
+async def _examine_data(session: Session, reader: Reader) -> list[Finding]:
+    """One list of all data says what is there. Where the log cannot be read its own findings say why."""
+    try:
+        activity = await snapshot_at(reader, definitions(ACTIVITY)[0], Point(time=session.runtime.now() + DAY))
+        wanted = await current_data(activity)
+    except ArcoError as error:
+        return [Finding(Level.WARNING, ACTIVITY, "data", f"not checked, the log cannot be read: {error.message}")]
+    if not wanted:
+        return []
+    there: dict[str, int] = {}
+    with session.output.progress("examining files of data") as progress:
+        async for info in reader.handle().list("data"):
+            if info.path in wanted:
+                there[info.path] = info.size
+                progress(len(there), len(wanted))
+    lost = lost_data(wanted, there)
+    findings = [
+        Finding(Level.ERROR, ACTIVITY, "data", f"{text}; run what makes it with --force", path)
+        for path, text in list(lost.items())[:MOST_FILES]
+    ]
+    if len(lost) > MOST_FILES:
+        more = f"so are {len(lost) - MOST_FILES} more files of current versions"
+        findings.append(Finding(Level.ERROR, ACTIVITY, "data", more))
+    kept = len(wanted) - len(lost)
+    if kept:
+        text = f"{kept} files of current versions are there and as long as they were; what is in them is not read"
+        findings.append(Finding(Level.OK, ACTIVITY, "data", text))
+    return findings
 
 
 async def _versions(reader: Reader, definition: Definition) -> list[Finding]:

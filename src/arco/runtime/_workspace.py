@@ -232,6 +232,10 @@ class Workspace:
         await runtime.sleep(0)  # let the loops begin, so that who waits for a revision finds them running
         return workspace
 
+    async def lives(self) -> list[Incarnation]:
+        """Every incarnation of the workspace, oldest first."""
+        return await read_incarnations(self._base, self.scope, self.runtime, all_of_them=True)
+
     def handle(self, role: Role) -> RoleStore:
         """The store as a role may use it."""
         return RoleStore(self._base, self.scope, role, self.counts)
