@@ -100,11 +100,11 @@ def _check_reason(reason: str, selection: Selection) -> None:
         raise Invalid("the reason has the text in it that is to go; the reason stays, so say it otherwise")
 
 
-async def _holding(session: Session, plan: ErasurePlan) -> list[int]:
-    """Backups that hold something of what goes, as far as the settings say where backups are. One that cannot be read
-    may hold it too."""
+async def _holding(session: Session, plan: ErasurePlan) -> list[int] | None:
+    """Backups that hold something of what goes; None if no setting says where backups are. One that cannot be read may
+    hold it too."""
     if not session.project.loaded.settings.backup_to:
-        return []
+        return None
     async with open_vault(session, None, None, Role.READER) as vault:
         survey = await vault.survey()
     holding = {one.number for one in survey.backups if _holds(one, plan)}
@@ -219,7 +219,13 @@ def buried_text(buried: list[Buried], deleted: str) -> list[RenderableType]:
     return parts
 
 
-def _backups_text(holding: list[int]) -> list[RenderableType]:
+def _backups_text(holding: list[int] | None) -> list[RenderableType]:
+    if holding is None:
+        return [
+            say(
+                "Backups were not looked at, since ARCO_BACKUP_TO is not set. If there are any, they hold it.", "yellow"
+            )
+        ]
     if not holding:
         return []
     numbers = ", ".join(str(number) for number in holding)

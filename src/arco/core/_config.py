@@ -224,7 +224,9 @@ def _checked(name: str, value: object, where: str) -> str | int:
 def _check_store(text: str) -> str:
     """A store URL without anything that may be a credential; the errors do not show it for the same reason."""
     if _STORE.fullmatch(text) is None:
-        raise Invalid("this is not the URL of a store; write it as file://.arco or s3://bucket/prefix")
+        raise Invalid(
+            "this is not the URL of a store; write a folder as file:///srv/arco, a bucket as s3://bucket/prefix"
+        )
     if "@" in text.partition("://")[2].partition("/")[0] or "?" in text or "#" in text:
         raise Invalid("the URL of a store carries no user, query or fragment; put credentials into store_options")
     return text
