@@ -2,6 +2,7 @@
 
 import re
 
+import msgspec
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
@@ -9,11 +10,12 @@ from hypothesis import strategies as st
 
 from arco.assets import DataFormat, Dependency, Project
 from arco.core import MINUTE
-from arco.domains.execution import PARTITIONS, Partition
-from arco.domains.lineage import LINEAGE_RECORDED, EdgeRecord, LineageRecorded
+from arco.domains.execution import ASSET_SCHEMAS, PARTITIONS, Partition
+from arco.domains.lineage import LINEAGE_EDGES, LINEAGE_RECORDED, EdgeRecord, LineageRecorded
 from arco.domains.orchestration import FinishTask
 from arco.servo import Envelope, version_detail
 from arco.servo._request import Mode
+from arco.spark import column_lineage, no_plan
 from arco.state import new_event
 from arco.wire import VersionDetail
 from arco.worker import _outcome
@@ -22,6 +24,8 @@ from arco.worker._messages import RaisedError, Report, WrittenFile, WrittenOutpu
 from arco.worker._outcome import Times, failed, finished
 from tests.servo.projects import REGION, asset, project
 from tests.servo.world import WORKER, World, run_world
+
+NO_SECRETS = Mask(())
 
 ICEBERG: Project = project(asset("n.table", format=DataFormat.ICEBERG))
 
@@ -157,32 +161,62 @@ def test_what_no_iceberg_table_can_hold_fails_its_task(name: str, schema: pa.Sch
     run_world(work, deployed=ICEBERG)
 
 
-def test_what_columns_a_version_has_is_told_unless_they_are_too_many_or_secret(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    schema = pa.schema([pa.field("id", pa.int64(), nullable=False), pa.field("name", pa.string())])
+def wrote(
+    envelope: Envelope, schema: pa.Schema, mask: Mask = NO_SECRETS, lineage: dict[str, bytes] | None = None
+) -> FinishTask:
+    """The end of an attempt that wrote a table with these columns for each output."""
+    outputs = (
+        WrittenOutput(
+            place.asset_key,
+            (WrittenFile(f"{place.location}part-0.parquet", 1, 10),),
+            schema.serialize().to_pybytes(),
+            lineage or {},
+        )
+        for place in envelope.outputs
+    )
+    times = Times(envelope.issued_at, envelope.issued_at)
+    return finished(envelope, Report(envelope.attempt_id, outputs=tuple(outputs)), times, None, mask)
 
-    def end(envelope: Envelope, mask: Mask) -> FinishTask:
-        (place,) = envelope.outputs
-        file = WrittenFile(f"{place.location}part-0.parquet", 1, 10)
-        written = WrittenOutput(place.asset_key, (file,), schema.serialize().to_pybytes())
-        return finished(envelope, Report(envelope.attempt_id, outputs=(written,)), Times(1, 2), None, mask)
+
+def columns_of(end: FinishTask) -> list[list[tuple[str, str]]]:
+    return [[(column.name, column.type) for column in schema.columns] for schema in end.schemas]
+
+
+def test_what_columns_a_version_has_is_told() -> None:
+    schema = pa.schema([pa.field("id", pa.int64(), nullable=False), pa.field("name", pa.string())])
 
     async def work(world: World) -> None:
         await world.trigger("n.rate")
         (envelope,) = await world.claim()
-        told = end(envelope, Mask(()))
-        (one,) = told.schemas
-        assert (one.schema_hash, one.materialization_id) == (
-            told.outputs[0].schema_hash,
-            told.outputs[0].materialization_id,
-        )
-        assert [(column.name, column.type, column.nullable) for column in one.columns] == [
-            ("id", "long", False),
-            ("name", "string", True),
-        ]
-        assert end(envelope, Mask(("name",))).schemas == ()
-        monkeypatch.setattr("arco.worker._columns.MAX_COLUMNS", 1)
-        assert end(envelope, Mask(())).schemas == ()
+        end = wrote(envelope, schema)
+        (one,), (output,) = end.schemas, end.outputs
+        assert (one.schema_hash, one.materialization_id) == (output.schema_hash, output.materialization_id)
+        assert columns_of(end) == [[("id", "long"), ("name", "string")]]
+        assert [column.nullable for column in one.columns] == [False, True]
 
     run_world(work, deployed=PROJECT)
+
+
+def test_a_column_may_have_no_name() -> None:
+    """As the index of a table that pandas wrote as CSV."""
+    schema = pa.schema([("", pa.int64()), ("b", pa.int64())])
+
+    async def end(world: World) -> Envelope:
+        (envelope,) = await world.claim()
+        made = {
+            given.parameter: msgspec.json.encode(column_lineage(no_plan(schema.names), given.parameter))
+            for given in envelope.inputs
+        }
+        assert not (await world.servo.work.finish([wrote(envelope, schema, lineage=made)], WORKER)).refused
+        return envelope
+
+    async def work(world: World) -> None:
+        await world.trigger()
+        (source,), (target,) = (await end(world)).outputs, (await end(world)).outputs
+        replica = world.workspace.logs["activity"].replica
+        (row,) = await replica.rows(ASSET_SCHEMAS, target.asset_id)
+        assert [column.name for column in row.columns] == ["", "b"]
+        (edge,) = await replica.rows(LINEAGE_EDGES, source.asset_id)
+        assert edge.recorded_lineage is None
+
+    run_world(work, deployed=project(asset("n.rate"), asset("n.whole", Dependency("n.rate", "rate"))))

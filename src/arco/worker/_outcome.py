@@ -448,7 +448,7 @@ def _lineage(
         count = sum(not pin.seen for pin in given.pins)
         is_detailed = count <= sources
         sources -= count if is_detailed else 0
-        edges.append(_edge(given, output, told if room >= 0 else b"", code, detailed=is_detailed))
+        edges.append(_edge(given, output, _column_lineage(told) if room >= 0 else None, code, detailed=is_detailed))
     return LineageRecorded(envelope.run_id, envelope.task_id, times.started_at, times.finished_at, tuple(edges))
 
 
@@ -459,8 +459,16 @@ def _depends(asset: AssetDefinition, given: InputValue) -> bool:
     )
 
 
+def _column_lineage(told: bytes) -> ColumnLineage | None:
+    """What a driver tells of columns; None if there is nothing, or one of them has no name by which to refer to it."""
+    try:
+        return msgspec.json.decode(told, type=ColumnLineage) if told else None
+    except msgspec.ValidationError:
+        return None
+
+
 def _edge(
-    given: InputValue, output: MaterializationCompleted, columns: bytes, code: str, *, detailed: bool
+    given: InputValue, output: MaterializationCompleted, columns: ColumnLineage | None, code: str, *, detailed: bool
 ) -> EdgeRecord:
     read = [pin for pin in given.pins if not pin.seen]
     pins = read if detailed else []
@@ -475,6 +483,6 @@ def _edge(
         target_partitions=(PartitionRef(output.partition_id, output.partition_key),),
         rows_read=sum(file.row_count for pin in read for file in pin.files) if given.source is None else None,
         rows_written=output.row_count,
-        column_lineage=msgspec.json.decode(columns, type=ColumnLineage) if columns else None,
-        code_version=code if columns else "",
+        column_lineage=columns,
+        code_version=code if columns is not None else "",
     )
