@@ -220,3 +220,28 @@ def test_a_column_may_have_no_name() -> None:
         assert edge.recorded_lineage is None
 
     run_world(work, deployed=project(asset("n.rate"), asset("n.whole", Dependency("n.rate", "rate"))))
+
+
+@pytest.mark.parametrize("text", ["hunter2secret", "AKIAIOSFODNN7EXAMPLE"])
+def test_columns_whose_names_give_a_secret_away_are_left_out_and_the_version_stays(text: str) -> None:
+    """Wherever the name stands: a secret that the task has, and what the log refuses by its shape."""
+    mask = Mask(("hunter2secret",))
+    schemas = (
+        pa.schema([(text, pa.int64())]),
+        pa.schema([("a", pa.struct([("b", pa.list_(pa.struct([(text, pa.int64())])))]))]),
+    )
+
+    async def work(world: World) -> None:
+        await world.trigger()
+        (envelope,) = await world.claim()
+        assert not (await world.servo.work.finish([wrote(envelope, schemas[0], mask)], WORKER)).refused
+        for schema in schemas:
+            await world.trigger("n.whole", mode=Mode.FORCE)
+            (envelope,) = await world.claim()
+            made = column_lineage(no_plan([text]), "rate")
+            end = wrote(envelope, schema, mask, {"rate": msgspec.json.encode(made)})
+            assert end.schemas == ()
+            assert not (await world.servo.work.finish([end], WORKER)).refused
+            assert text.encode() not in msgspec.json.encode(end)
+
+    run_world(work, deployed=project(asset("n.rate"), asset("n.whole", Dependency("n.rate", "rate"))))

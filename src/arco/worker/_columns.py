@@ -57,7 +57,8 @@ def schemas_told(outputs: Iterable[MaterializationCompleted], columns: Columns, 
     for output in outputs:
         found = columns.get(output.asset_key, ())
         room -= len(found)
-        is_public = all(mask.fact(column.name) == column.name for column in found)
+        # A type names the fields of a struct.
+        is_public = all(mask.passes(column.name) and mask.passes(column.type) for column in found)
         if output.schema_hash and room >= 0 and is_public:
             yield SchemaRecorded(
                 output.asset_id,

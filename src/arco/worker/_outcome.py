@@ -173,7 +173,7 @@ def finished(envelope: Envelope, report: Report, times: Times, log: TaskLog | No
         observations=(*_observations(envelope, report, times, mask), *_sources(envelope, report, times)),
         schemas=tuple(schemas_told(outputs, columns, mask)),
         checks=checks,
-        lineage=_lineage(envelope, report, outputs, times),
+        lineage=_lineage(envelope, report, outputs, times, mask),
         gate=worst,
         log=log,
     )
@@ -260,7 +260,7 @@ def _files(written: WrittenOutput, mask: Mask, personal: frozenset[str]) -> Iter
         stats = tuple(
             _stats(stat, mask, is_personal=stat.column.casefold() in personal)
             for stat in file.stats[:room]
-            if mask.fact(stat.column) == stat.column
+            if mask.passes(stat.column)
         )
         room -= len(stats)
         yield DataFile(file.path, file.size_bytes, file.row_count, stats)
@@ -274,7 +274,7 @@ def _stats(stat: WrittenStats, mask: Mask, *, is_personal: bool) -> ColumnStats:
 
 
 def _bound(value: str | None, mask: Mask) -> str | None:
-    return value if value is None or mask.fact(value) == value else None
+    return value if value is None or mask.passes(value) else None
 
 
 def _gated(
@@ -423,7 +423,7 @@ def _executed(
 
 
 def _lineage(
-    envelope: Envelope, report: Report, outputs: tuple[MaterializationCompleted, ...], times: Times
+    envelope: Envelope, report: Report, outputs: tuple[MaterializationCompleted, ...], times: Times, mask: Mask
 ) -> LineageRecorded | None:
     """An edge per parameter and output that is made of it, with columns as far as they are known."""
     columns = {written.asset_key: written.lineage for written in report.outputs}
@@ -448,7 +448,9 @@ def _lineage(
         count = sum(not pin.seen for pin in given.pins)
         is_detailed = count <= sources
         sources -= count if is_detailed else 0
-        edges.append(_edge(given, output, _column_lineage(told) if room >= 0 else None, code, detailed=is_detailed))
+        edges.append(
+            _edge(given, output, _column_lineage(told, mask) if room >= 0 else None, code, detailed=is_detailed)
+        )
     return LineageRecorded(envelope.run_id, envelope.task_id, times.started_at, times.finished_at, tuple(edges))
 
 
@@ -459,12 +461,24 @@ def _depends(asset: AssetDefinition, given: InputValue) -> bool:
     )
 
 
-def _column_lineage(told: bytes) -> ColumnLineage | None:
-    """What a driver tells of columns; None if there is nothing, or one of them has no name by which to refer to it."""
+def _column_lineage(told: bytes, mask: Mask) -> ColumnLineage | None:
+    """What a driver tells of columns; None if there is nothing, or if an event cannot or may not name one of them."""
     try:
-        return msgspec.json.decode(told, type=ColumnLineage) if told else None
-    except msgspec.ValidationError:
+        lineage = msgspec.json.decode(told, type=ColumnLineage) if told else None
+    except msgspec.ValidationError:  # a column without a name, by which nothing can refer to it
         return None
+    return lineage if lineage is None or all(map(mask.passes, _texts(lineage))) else None
+
+
+def _texts(lineage: ColumnLineage) -> set[str]:
+    columns = [
+        *(mapping.target_column for mapping in lineage.mappings),
+        *(column for mapping in lineage.mappings for column in mapping.source_columns),
+        *(column for influence in lineage.influences or () for column in influence.source_columns),
+        *lineage.unmapped_columns,
+    ]
+    reasons = (lineage.reason, *(mapping.reason for mapping in lineage.mappings))
+    return {*(column.name for column in columns), *(reason for reason in reasons if reason)}
 
 
 def _edge(
