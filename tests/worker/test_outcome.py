@@ -8,19 +8,33 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from arco.assets import DataFormat, Dependency, Project
-from arco.core import MINUTE
+from arco.assets import DataFormat, Dependency, Project, SchemaColumn
+from arco.core import MINUTE, derive_ulid
+from arco.domains.catalog import AddColumn, CreateNamespace, CreateTable
 from arco.domains.execution import ASSET_SCHEMAS, PARTITIONS, Partition
-from arco.domains.lineage import LINEAGE_EDGES, LINEAGE_RECORDED, EdgeRecord, LineageRecorded
+from arco.domains.lineage import (
+    LINEAGE_EDGES,
+    LINEAGE_RECORDED,
+    CaptureMethod,
+    ColumnLineage,
+    ColumnMapping,
+    ColumnRef,
+    Confidence,
+    ConfidenceReason,
+    EdgeRecord,
+    LineageRecorded,
+)
 from arco.domains.orchestration import FinishTask
 from arco.servo import Envelope, version_detail
+from arco.servo._envelope import InputPin
 from arco.servo._request import Mode
 from arco.spark import column_lineage, no_plan
 from arco.state import new_event
 from arco.wire import VersionDetail
 from arco.worker import _outcome
+from arco.worker._columns import schemas_told
 from arco.worker._masking import Mask
-from arco.worker._messages import RaisedError, Report, WrittenFile, WrittenOutput
+from arco.worker._messages import RaisedError, Report, WrittenFile, WrittenOutput, WrittenStats
 from arco.worker._outcome import Times, failed, finished
 from tests.servo.projects import REGION, asset, project
 from tests.servo.world import WORKER, World, run_world
@@ -245,3 +259,82 @@ def test_columns_whose_names_give_a_secret_away_are_left_out_and_the_version_sta
             assert text.encode() not in msgspec.json.encode(end)
 
     run_world(work, deployed=project(asset("n.rate"), asset("n.whole", Dependency("n.rate", "rate"))))
+
+
+def test_an_output_with_too_wide_columns_is_told_without_them_and_takes_no_room_from_others() -> None:
+    wide = pa.schema(
+        [(f"c{i}", pa.struct([(f"nested_field_{j}", pa.int64()) for j in range(400)])) for i in range(120)]
+    )
+
+    async def work(world: World) -> None:
+        await world.trigger("n.rate")
+        (envelope,) = await world.claim()
+        end = wrote(envelope, wide)
+        assert not (await world.servo.work.finish([end], WORKER)).refused
+        assert end.schemas == ()
+        narrow = msgspec.structs.replace(end.outputs[0], asset_key="n.narrow")
+        columns = {"n.rate": (SchemaColumn("a", "x" * 150_000),), "n.narrow": (SchemaColumn("b", "long"),)}
+        assert [told.asset_key for told in schemas_told((*end.outputs, narrow), columns, NO_SECRETS)] == ["n.narrow"]
+
+    run_world(work, deployed=PROJECT)
+
+
+def test_a_result_fits_into_its_event_whatever_is_told_beside_it() -> None:
+    """Each kind is near its own limit, and all together are beyond that of an event."""
+    names = [f"the_name_of_column_{number:04d}" for number in range(1_500)]
+    schema = pa.schema([(name, pa.int64()) for name in names])
+    parameters = ("rate", "part")
+
+    def made(parameter: str) -> bytes:
+        return msgspec.json.encode(
+            ColumnLineage(
+                CaptureMethod.PLAN_INTROSPECTION,
+                Confidence.HIGH,
+                ConfidenceReason.PLAN_INTROSPECTION,
+                1.0,
+                tuple(ColumnMapping(ColumnRef(name), (ColumnRef(name),)) for name in names),
+            )
+        )
+
+    def widest(envelope: Envelope) -> FinishTask:
+        (place,) = envelope.outputs
+        pins = tuple(
+            InputPin(derive_ulid(0, f"{number}"), f"region={number:060d}", derive_ulid(1, f"{number}"))
+            for number in range(1_000)
+        )
+        envelope = msgspec.structs.replace(
+            envelope, inputs=tuple(msgspec.structs.replace(given, pins=pins) for given in envelope.inputs)
+        )
+        stats = tuple(WrittenStats(name, 0, "\u00e4" * 100, "\u00e4" * 100) for name in names)
+        file = WrittenFile(f"{place.location}part-0.parquet", 1, 10, stats)
+        output = WrittenOutput(
+            place.asset_key, (file,), schema.serialize().to_pybytes(), {name: made(name) for name in parameters}
+        )
+        report = Report(envelope.attempt_id, outputs=(output,))
+        return finished(envelope, report, Times(envelope.issued_at, envelope.issued_at), None, NO_SECRETS)
+
+    async def work(world: World) -> None:
+        columns = tuple(AddColumn(name, "long") for name in names)
+        await world.workspace.decide("catalog", CreateNamespace(("n",)), actor="tester")
+        for name in ("rate", "part", "whole"):
+            await world.workspace.decide("catalog", CreateTable(("n", name), columns=columns), actor="tester")
+        await world.trigger(mode=Mode.FORCE)
+        for _ in parameters:
+            (envelope,) = await world.claim()
+            await world.finish(envelope)
+        (envelope,) = await world.claim()
+        end = widest(envelope)
+        assert not (await world.servo.work.finish([end], WORKER)).refused
+        assert [len(told.columns) for told in end.schemas] == [1_500]
+        assert end.lineage is not None
+        (edge, _) = end.lineage.edges
+        (row,) = await world.workspace.logs["activity"].replica.rows(LINEAGE_EDGES, edge.source_id)
+        assert len(row.recorded_lineage.mappings) == 1_500
+        assert row.recorded_lineage.mappings[0].target_column.column_id
+
+    run_world(
+        work,
+        deployed=project(
+            asset("n.rate"), asset("n.part"), asset("n.whole", *(Dependency(f"n.{name}", name) for name in parameters))
+        ),
+    )

@@ -37,6 +37,7 @@ from arco.servo._envelope import Envelope, InputValue, OutputPlace, inputs_finge
 from arco.servo._failures import classify
 from arco.worker._columns import Columns, columns_written, hash_of, schemas_told
 from arco.worker._errors import ChecksFailed, DriverLost
+from arco.worker._fitting import fitting
 from arco.worker._masking import Mask
 from arco.worker._measuring import personal_columns
 from arco.worker._messages import CheckAnswer, RaisedError, Report, WrittenOutput, WrittenStats
@@ -161,7 +162,7 @@ def finished(envelope: Envelope, report: Report, times: Times, log: TaskLog | No
         end = failed(envelope, found, times, log, mask)
         failure = msgspec.structs.replace(end.failure, retryable=False) if end.failure else None
         return msgspec.structs.replace(end, failure=failure, checks=checks, gate=worst)
-    return FinishTask(
+    end = FinishTask(
         run_id=envelope.run_id,
         task_key=envelope.task_key,
         attempt=envelope.attempt,
@@ -177,6 +178,7 @@ def finished(envelope: Envelope, report: Report, times: Times, log: TaskLog | No
         gate=worst,
         log=log,
     )
+    return fitting(end)
 
 
 def _end(
@@ -443,14 +445,13 @@ def _lineage(
     edges = []
     for given, output in pairs:
         told = columns.get(output.asset_key, {}).get(given.parameter, b"")
+        told = told if len(told) <= room else b""
         room -= len(told)
         code = assets[output.asset_key].code_version
         count = sum(not pin.seen for pin in given.pins)
         is_detailed = count <= sources
         sources -= count if is_detailed else 0
-        edges.append(
-            _edge(given, output, _column_lineage(told, mask) if room >= 0 else None, code, detailed=is_detailed)
-        )
+        edges.append(_edge(given, output, _column_lineage(told, mask), code, detailed=is_detailed))
     return LineageRecorded(envelope.run_id, envelope.task_id, times.started_at, times.finished_at, tuple(edges))
 
 
