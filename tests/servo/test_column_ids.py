@@ -14,7 +14,7 @@ from arco.domains.lineage import (
     ConfidenceReason,
     TransformType,
 )
-from arco.servo._column_ids import MAX_IDS
+from arco.servo._column_ids import ID_BYTES, MAX_IDS
 from tests.servo.world import WORKER, World, project, result_of, run_world
 
 BOTH = project({"n.a": [], "n.b": ["n.a"]})
@@ -60,13 +60,15 @@ def test_columns_that_the_catalog_knows_have_their_ids() -> None:
     async def work(world: World) -> None:
         await world.workspace.decide("catalog", CreateNamespace(("n",)), actor="tester")
         source, target = await create(world, "a", "id"), await create(world, "b", "total")
-        found = await recorded(world, lineage("total", "unknown"))
+        told = lineage("total", "unknown")
+        found = await recorded(world, told)
         known, unknown = found.mappings
         assert known.target_column == ColumnRef("total", target["total"])
         assert known.source_columns == (ColumnRef("id", source["id"]), ColumnRef("gone"))
         assert unknown.target_column == ColumnRef("unknown")
         assert found.influences is not None
         assert found.influences[0].source_columns == (ColumnRef("id", source["id"]),)
+        assert len(msgspec.json.encode(found)) - len(msgspec.json.encode(told)) == 4 * ID_BYTES
 
     run_world(work, deployed=BOTH)
 

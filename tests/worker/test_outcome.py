@@ -2,26 +2,44 @@
 
 import re
 
+import msgspec
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from arco.assets import DataFormat, Dependency, Project
-from arco.core import MINUTE
-from arco.domains.execution import PARTITIONS, Partition
-from arco.domains.lineage import LINEAGE_RECORDED, EdgeRecord, LineageRecorded
+from arco.assets import DataFormat, Dependency, Project, SchemaColumn
+from arco.core import MINUTE, derive_ulid
+from arco.domains.catalog import AddColumn, CreateNamespace, CreateTable
+from arco.domains.execution import ASSET_SCHEMAS, PARTITIONS, Partition
+from arco.domains.lineage import (
+    LINEAGE_EDGES,
+    LINEAGE_RECORDED,
+    CaptureMethod,
+    ColumnLineage,
+    ColumnMapping,
+    ColumnRef,
+    Confidence,
+    ConfidenceReason,
+    EdgeRecord,
+    LineageRecorded,
+)
 from arco.domains.orchestration import FinishTask
 from arco.servo import Envelope, version_detail
+from arco.servo._envelope import InputPin
 from arco.servo._request import Mode
+from arco.spark import column_lineage, no_plan
 from arco.state import new_event
 from arco.wire import VersionDetail
 from arco.worker import _outcome
+from arco.worker._columns import schemas_told
 from arco.worker._masking import Mask
-from arco.worker._messages import RaisedError, Report, WrittenFile, WrittenOutput
+from arco.worker._messages import RaisedError, Report, WrittenFile, WrittenOutput, WrittenStats
 from arco.worker._outcome import Times, failed, finished
 from tests.servo.projects import REGION, asset, project
 from tests.servo.world import WORKER, World, run_world
+
+NO_SECRETS = Mask(())
 
 ICEBERG: Project = project(asset("n.table", format=DataFormat.ICEBERG))
 
@@ -157,32 +175,166 @@ def test_what_no_iceberg_table_can_hold_fails_its_task(name: str, schema: pa.Sch
     run_world(work, deployed=ICEBERG)
 
 
-def test_what_columns_a_version_has_is_told_unless_they_are_too_many_or_secret(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    schema = pa.schema([pa.field("id", pa.int64(), nullable=False), pa.field("name", pa.string())])
+def wrote(
+    envelope: Envelope, schema: pa.Schema, mask: Mask = NO_SECRETS, lineage: dict[str, bytes] | None = None
+) -> FinishTask:
+    """The end of an attempt that wrote a table with these columns for each output."""
+    outputs = (
+        WrittenOutput(
+            place.asset_key,
+            (WrittenFile(f"{place.location}part-0.parquet", 1, 10),),
+            schema.serialize().to_pybytes(),
+            lineage or {},
+        )
+        for place in envelope.outputs
+    )
+    times = Times(envelope.issued_at, envelope.issued_at)
+    return finished(envelope, Report(envelope.attempt_id, outputs=tuple(outputs)), times, None, mask)
 
-    def end(envelope: Envelope, mask: Mask) -> FinishTask:
-        (place,) = envelope.outputs
-        file = WrittenFile(f"{place.location}part-0.parquet", 1, 10)
-        written = WrittenOutput(place.asset_key, (file,), schema.serialize().to_pybytes())
-        return finished(envelope, Report(envelope.attempt_id, outputs=(written,)), Times(1, 2), None, mask)
+
+def columns_of(end: FinishTask) -> list[list[tuple[str, str]]]:
+    return [[(column.name, column.type) for column in schema.columns] for schema in end.schemas]
+
+
+def test_what_columns_a_version_has_is_told() -> None:
+    schema = pa.schema([pa.field("id", pa.int64(), nullable=False), pa.field("name", pa.string())])
 
     async def work(world: World) -> None:
         await world.trigger("n.rate")
         (envelope,) = await world.claim()
-        told = end(envelope, Mask(()))
-        (one,) = told.schemas
-        assert (one.schema_hash, one.materialization_id) == (
-            told.outputs[0].schema_hash,
-            told.outputs[0].materialization_id,
-        )
-        assert [(column.name, column.type, column.nullable) for column in one.columns] == [
-            ("id", "long", False),
-            ("name", "string", True),
-        ]
-        assert end(envelope, Mask(("name",))).schemas == ()
-        monkeypatch.setattr("arco.worker._columns.MAX_COLUMNS", 1)
-        assert end(envelope, Mask(())).schemas == ()
+        end = wrote(envelope, schema)
+        (one,), (output,) = end.schemas, end.outputs
+        assert (one.schema_hash, one.materialization_id) == (output.schema_hash, output.materialization_id)
+        assert columns_of(end) == [[("id", "long"), ("name", "string")]]
+        assert [column.nullable for column in one.columns] == [False, True]
 
     run_world(work, deployed=PROJECT)
+
+
+def test_a_column_may_have_no_name() -> None:
+    """As the index of a table that pandas wrote as CSV."""
+    schema = pa.schema([("", pa.int64()), ("b", pa.int64())])
+
+    async def end(world: World) -> Envelope:
+        (envelope,) = await world.claim()
+        made = {
+            given.parameter: msgspec.json.encode(column_lineage(no_plan(schema.names), given.parameter))
+            for given in envelope.inputs
+        }
+        assert not (await world.servo.work.finish([wrote(envelope, schema, lineage=made)], WORKER)).refused
+        return envelope
+
+    async def work(world: World) -> None:
+        await world.trigger()
+        (source,), (target,) = (await end(world)).outputs, (await end(world)).outputs
+        replica = world.workspace.logs["activity"].replica
+        (row,) = await replica.rows(ASSET_SCHEMAS, target.asset_id)
+        assert [column.name for column in row.columns] == ["", "b"]
+        (edge,) = await replica.rows(LINEAGE_EDGES, source.asset_id)
+        assert edge.recorded_lineage is None
+
+    run_world(work, deployed=project(asset("n.rate"), asset("n.whole", Dependency("n.rate", "rate"))))
+
+
+@pytest.mark.parametrize("text", ["hunter2secret", "AKIAIOSFODNN7EXAMPLE"])
+def test_columns_whose_names_give_a_secret_away_are_left_out_and_the_version_stays(text: str) -> None:
+    """Wherever the name stands: a secret that the task has, and what the log refuses by its shape."""
+    mask = Mask(("hunter2secret",))
+    schemas = (
+        pa.schema([(text, pa.int64())]),
+        pa.schema([("a", pa.struct([("b", pa.list_(pa.struct([(text, pa.int64())])))]))]),
+    )
+
+    async def work(world: World) -> None:
+        await world.trigger()
+        (envelope,) = await world.claim()
+        assert not (await world.servo.work.finish([wrote(envelope, schemas[0], mask)], WORKER)).refused
+        for schema in schemas:
+            await world.trigger("n.whole", mode=Mode.FORCE)
+            (envelope,) = await world.claim()
+            made = column_lineage(no_plan([text]), "rate")
+            end = wrote(envelope, schema, mask, {"rate": msgspec.json.encode(made)})
+            assert end.schemas == ()
+            assert not (await world.servo.work.finish([end], WORKER)).refused
+            assert text.encode() not in msgspec.json.encode(end)
+
+    run_world(work, deployed=project(asset("n.rate"), asset("n.whole", Dependency("n.rate", "rate"))))
+
+
+def test_an_output_with_too_wide_columns_is_told_without_them_and_takes_no_room_from_others() -> None:
+    wide = pa.schema(
+        [(f"c{i}", pa.struct([(f"nested_field_{j}", pa.int64()) for j in range(400)])) for i in range(120)]
+    )
+
+    async def work(world: World) -> None:
+        await world.trigger("n.rate")
+        (envelope,) = await world.claim()
+        end = wrote(envelope, wide)
+        assert not (await world.servo.work.finish([end], WORKER)).refused
+        assert end.schemas == ()
+        narrow = msgspec.structs.replace(end.outputs[0], asset_key="n.narrow")
+        columns = {"n.rate": (SchemaColumn("a", "x" * 150_000),), "n.narrow": (SchemaColumn("b", "long"),)}
+        assert [told.asset_key for told in schemas_told((*end.outputs, narrow), columns, NO_SECRETS)] == ["n.narrow"]
+
+    run_world(work, deployed=PROJECT)
+
+
+def test_a_result_fits_into_its_event_whatever_is_told_beside_it() -> None:
+    """Each kind is near its own limit, and all together are beyond that of an event."""
+    names = [f"the_name_of_column_{number:04d}" for number in range(1_500)]
+    schema = pa.schema([(name, pa.int64()) for name in names])
+    parameters = ("rate", "part")
+
+    def made(parameter: str) -> bytes:
+        return msgspec.json.encode(
+            ColumnLineage(
+                CaptureMethod.PLAN_INTROSPECTION,
+                Confidence.HIGH,
+                ConfidenceReason.PLAN_INTROSPECTION,
+                1.0,
+                tuple(ColumnMapping(ColumnRef(name), (ColumnRef(name),)) for name in names),
+            )
+        )
+
+    def widest(envelope: Envelope) -> FinishTask:
+        (place,) = envelope.outputs
+        pins = tuple(
+            InputPin(derive_ulid(0, f"{number}"), f"region={number:060d}", derive_ulid(1, f"{number}"))
+            for number in range(1_000)
+        )
+        envelope = msgspec.structs.replace(
+            envelope, inputs=tuple(msgspec.structs.replace(given, pins=pins) for given in envelope.inputs)
+        )
+        stats = tuple(WrittenStats(name, 0, "\u00e4" * 100, "\u00e4" * 100) for name in names)
+        file = WrittenFile(f"{place.location}part-0.parquet", 1, 10, stats)
+        output = WrittenOutput(
+            place.asset_key, (file,), schema.serialize().to_pybytes(), {name: made(name) for name in parameters}
+        )
+        report = Report(envelope.attempt_id, outputs=(output,))
+        return finished(envelope, report, Times(envelope.issued_at, envelope.issued_at), None, NO_SECRETS)
+
+    async def work(world: World) -> None:
+        columns = tuple(AddColumn(name, "long") for name in names)
+        await world.workspace.decide("catalog", CreateNamespace(("n",)), actor="tester")
+        for name in ("rate", "part", "whole"):
+            await world.workspace.decide("catalog", CreateTable(("n", name), columns=columns), actor="tester")
+        await world.trigger(mode=Mode.FORCE)
+        for _ in parameters:
+            (envelope,) = await world.claim()
+            await world.finish(envelope)
+        (envelope,) = await world.claim()
+        end = widest(envelope)
+        assert not (await world.servo.work.finish([end], WORKER)).refused
+        assert [len(told.columns) for told in end.schemas] == [1_500]
+        assert end.lineage is not None
+        (edge, _) = end.lineage.edges
+        (row,) = await world.workspace.logs["activity"].replica.rows(LINEAGE_EDGES, edge.source_id)
+        assert len(row.recorded_lineage.mappings) == 1_500
+        assert row.recorded_lineage.mappings[0].target_column.column_id
+
+    run_world(
+        work,
+        deployed=project(
+            asset("n.rate"), asset("n.part"), asset("n.whole", *(Dependency(f"n.{name}", name) for name in parameters))
+        ),
+    )

@@ -20,7 +20,9 @@ __all__ = ["catalog_columns", "with_column_ids"]
 
 ACTIVE: Final = "active"
 MAX_IDS: Final = 6_000
-"""In one event: an id is some 40 bytes of it. Edges for which there is no room keep their names."""
+"""In one event. Edges for which there is no room keep their names."""
+ID_BYTES: Final = 41
+"""What an event grows by with each: a ULID, under its name."""
 
 Ids = Mapping[str, str]
 
@@ -54,8 +56,9 @@ async def with_column_ids(result: FinishTask, activity: View, catalog: View) -> 
         columns = edge.column_lineage
         if columns is not None:
             named, count = _named(columns, known.get(edge.source_id, {}), known.get(edge.target_id, {}))
-            room -= count
-            edge = edge if room < 0 else msgspec.structs.replace(edge, column_lineage=named)
+            if count <= room:
+                room -= count
+                edge = msgspec.structs.replace(edge, column_lineage=named)
         edges.append(edge)
     return msgspec.structs.replace(result, lineage=msgspec.structs.replace(lineage, edges=tuple(edges)))
 

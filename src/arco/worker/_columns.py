@@ -6,6 +6,8 @@ What knows the words of the catalog loads Arrow (`_schemas`), and tasks that wri
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
+import msgspec
+
 from arco.assets import DataFormat, SchemaColumn
 from arco.domains.execution import MaterializationCompleted, SchemaRecorded, WrittenColumn
 from arco.servo._envelope import Envelope
@@ -15,8 +17,8 @@ from arco.worker._messages import Report
 
 __all__ = ["Columns", "columns_written", "hash_of", "schemas_told"]
 
-MAX_COLUMNS: Final = 6_000
-"""Whose names one event tells; of outputs beyond that the files alone say what columns they have."""
+MAX_BYTES: Final = 128 << 10
+"""Of columns in one event; of outputs for which no room is left the files alone say what columns they have."""
 
 Columns = Mapping[str, tuple[SchemaColumn, ...]]
 """By the key of the asset."""
@@ -53,16 +55,21 @@ def hash_of(columns: tuple[SchemaColumn, ...] | None) -> str:
 
 def schemas_told(outputs: Iterable[MaterializationCompleted], columns: Columns, mask: Mask) -> Iterator[SchemaRecorded]:
     """What the columns of each output are. Whether that is known already is for the control plane to see."""
-    room = MAX_COLUMNS
+    room = MAX_BYTES
     for output in outputs:
         found = columns.get(output.asset_key, ())
-        room -= len(found)
-        is_public = all(mask.fact(column.name) == column.name for column in found)
-        if output.schema_hash and room >= 0 and is_public:
-            yield SchemaRecorded(
-                output.asset_id,
-                output.asset_key,
-                output.schema_hash,
-                output.materialization_id,
-                tuple(WrittenColumn(column.name, column.type, column.nullable) for column in found),
-            )
+        # A type names the fields of a struct.
+        is_public = all(mask.passes(column.name) and mask.passes(column.type) for column in found)
+        if not output.schema_hash or not is_public:
+            continue
+        told = SchemaRecorded(
+            output.asset_id,
+            output.asset_key,
+            output.schema_hash,
+            output.materialization_id,
+            tuple(WrittenColumn(column.name, column.type, column.nullable) for column in found),
+        )
+        size = len(msgspec.json.encode(told))
+        if size <= room:
+            room -= size
+            yield told

@@ -48,6 +48,10 @@ class Mask:
         text = "\n".join("[a line that held a credential]" if find_secret(line) else line for line in text.split("\n"))
         return "[text that held a credential]" if find_secret(text) else text
 
+    def passes(self, text: str) -> bool:
+        """Whether a text may stand in an event as it is: it holds no value, and nothing that the log refuses."""
+        return self.fact(text) == text
+
     def feed(self, data: bytes) -> bytes:
         """The next piece of a stream. What may be the beginning of a value is held back until the rest is there."""
         if self._bytes is None:

@@ -37,6 +37,7 @@ from arco.servo._envelope import Envelope, InputValue, OutputPlace, inputs_finge
 from arco.servo._failures import classify
 from arco.worker._columns import Columns, columns_written, hash_of, schemas_told
 from arco.worker._errors import ChecksFailed, DriverLost
+from arco.worker._fitting import fitting
 from arco.worker._masking import Mask
 from arco.worker._measuring import personal_columns
 from arco.worker._messages import CheckAnswer, RaisedError, Report, WrittenOutput, WrittenStats
@@ -161,7 +162,7 @@ def finished(envelope: Envelope, report: Report, times: Times, log: TaskLog | No
         end = failed(envelope, found, times, log, mask)
         failure = msgspec.structs.replace(end.failure, retryable=False) if end.failure else None
         return msgspec.structs.replace(end, failure=failure, checks=checks, gate=worst)
-    return FinishTask(
+    end = FinishTask(
         run_id=envelope.run_id,
         task_key=envelope.task_key,
         attempt=envelope.attempt,
@@ -173,10 +174,11 @@ def finished(envelope: Envelope, report: Report, times: Times, log: TaskLog | No
         observations=(*_observations(envelope, report, times, mask), *_sources(envelope, report, times)),
         schemas=tuple(schemas_told(outputs, columns, mask)),
         checks=checks,
-        lineage=_lineage(envelope, report, outputs, times),
+        lineage=_lineage(envelope, report, outputs, times, mask),
         gate=worst,
         log=log,
     )
+    return fitting(end)
 
 
 def _end(
@@ -260,7 +262,7 @@ def _files(written: WrittenOutput, mask: Mask, personal: frozenset[str]) -> Iter
         stats = tuple(
             _stats(stat, mask, is_personal=stat.column.casefold() in personal)
             for stat in file.stats[:room]
-            if mask.fact(stat.column) == stat.column
+            if mask.passes(stat.column)
         )
         room -= len(stats)
         yield DataFile(file.path, file.size_bytes, file.row_count, stats)
@@ -274,7 +276,7 @@ def _stats(stat: WrittenStats, mask: Mask, *, is_personal: bool) -> ColumnStats:
 
 
 def _bound(value: str | None, mask: Mask) -> str | None:
-    return value if value is None or mask.fact(value) == value else None
+    return value if value is None or mask.passes(value) else None
 
 
 def _gated(
@@ -423,7 +425,7 @@ def _executed(
 
 
 def _lineage(
-    envelope: Envelope, report: Report, outputs: tuple[MaterializationCompleted, ...], times: Times
+    envelope: Envelope, report: Report, outputs: tuple[MaterializationCompleted, ...], times: Times, mask: Mask
 ) -> LineageRecorded | None:
     """An edge per parameter and output that is made of it, with columns as far as they are known."""
     columns = {written.asset_key: written.lineage for written in report.outputs}
@@ -443,12 +445,13 @@ def _lineage(
     edges = []
     for given, output in pairs:
         told = columns.get(output.asset_key, {}).get(given.parameter, b"")
+        told = told if len(told) <= room else b""
         room -= len(told)
         code = assets[output.asset_key].code_version
         count = sum(not pin.seen for pin in given.pins)
         is_detailed = count <= sources
         sources -= count if is_detailed else 0
-        edges.append(_edge(given, output, told if room >= 0 else b"", code, detailed=is_detailed))
+        edges.append(_edge(given, output, _column_lineage(told, mask), code, detailed=is_detailed))
     return LineageRecorded(envelope.run_id, envelope.task_id, times.started_at, times.finished_at, tuple(edges))
 
 
@@ -459,8 +462,28 @@ def _depends(asset: AssetDefinition, given: InputValue) -> bool:
     )
 
 
+def _column_lineage(told: bytes, mask: Mask) -> ColumnLineage | None:
+    """What a driver tells of columns; None if there is nothing, or if an event cannot or may not name one of them."""
+    try:
+        lineage = msgspec.json.decode(told, type=ColumnLineage) if told else None
+    except msgspec.ValidationError:  # a column without a name, by which nothing can refer to it
+        return None
+    return lineage if lineage is None or all(map(mask.passes, _texts(lineage))) else None
+
+
+def _texts(lineage: ColumnLineage) -> set[str]:
+    columns = [
+        *(mapping.target_column for mapping in lineage.mappings),
+        *(column for mapping in lineage.mappings for column in mapping.source_columns),
+        *(column for influence in lineage.influences or () for column in influence.source_columns),
+        *lineage.unmapped_columns,
+    ]
+    reasons = (lineage.reason, *(mapping.reason for mapping in lineage.mappings))
+    return {*(column.name for column in columns), *(reason for reason in reasons if reason)}
+
+
 def _edge(
-    given: InputValue, output: MaterializationCompleted, columns: bytes, code: str, *, detailed: bool
+    given: InputValue, output: MaterializationCompleted, columns: ColumnLineage | None, code: str, *, detailed: bool
 ) -> EdgeRecord:
     read = [pin for pin in given.pins if not pin.seen]
     pins = read if detailed else []
@@ -475,6 +498,6 @@ def _edge(
         target_partitions=(PartitionRef(output.partition_id, output.partition_key),),
         rows_read=sum(file.row_count for pin in read for file in pin.files) if given.source is None else None,
         rows_written=output.row_count,
-        column_lineage=msgspec.json.decode(columns, type=ColumnLineage) if columns else None,
-        code_version=code if columns else "",
+        column_lineage=columns,
+        code_version=code if columns is not None else "",
     )

@@ -12,6 +12,7 @@ import msgspec
 import pytest
 
 from arco.assets import GatingAction, Retries
+from arco.domains.execution import EXECUTION
 from arco.domains.orchestration import (
     ATTEMPT_REAPED,
     DISPATCH_ENQUEUED,
@@ -67,7 +68,7 @@ __all__ = [
     "triggered",
 ]
 
-LOG = define_log("activity", [ORCHESTRATION])
+LOG = define_log("activity", [EXECUTION, ORCHESTRATION])
 RUN = "run-1"
 RETRIES = Retries(count=2, delay_seconds=10, jitter=0.2)
 

@@ -6,12 +6,13 @@ import msgspec
 import pytest
 
 from arco.assets import GatingAction, Retries
-from arco.core import Conflict, Invalid, NotFound
+from arco.core import MINUTE, Conflict, Invalid, NotFound
 from arco.domains.execution import (
     ASSET_SCHEMAS,
     PARTITIONS,
     AssetObserved,
     MaterializationFailed,
+    ReleaseVersion,
     SchemaRecorded,
     WrittenColumn,
 )
@@ -304,6 +305,57 @@ def test_what_another_run_has_written_meanwhile_has_not_failed() -> None:
         await decider.decide(ReapAttempts((lost.attempt_id,), "no sign of life"))
         assert await decider.rows(PARTITIONS) == before
         assert before[0]["status"] == "complete"
+
+    deciding(ACTIVITY, main)
+
+
+def test_what_another_run_has_written_meanwhile_stays_in_quarantine() -> None:
+    async def main(decider: Decider) -> None:
+        await trigger(decider, plan_of({"A": ()}))
+        (lost,) = await claim_all(decider)
+        await trigger(decider, plan_of({"A": ()}), request_fingerprint="another")
+        (claim,) = await claim_all(decider, worker="w2")
+        at = await claimed_at(decider)
+        bad = output(claim, at, status="quarantined")
+        await decider.decide(finished(claim, at, outputs=(bad,), gate=GatingAction.QUARANTINE))
+        before = await decider.rows(PARTITIONS)
+        await decider.decide(ReapAttempts((lost.attempt_id,), "no sign of life"))
+        assert await decider.rows(PARTITIONS) == before
+        assert (before[0]["status"], before[0]["last_run_id"]) == ("quarantined", claim.run_id)
+        await decider.decide(ReleaseVersion("asset-A", bad.materialization_id, "it is fine"))
+        (row,) = await decider.rows(PARTITIONS)
+        assert (row["status"], row["last_error"]) == ("complete", None)
+
+    deciding(ACTIVITY, main)
+
+
+def test_what_a_worker_has_written_whose_clock_is_behind_has_not_failed() -> None:
+    async def main(decider: Decider) -> None:
+        await trigger(decider, plan_of({"A": ()}))
+        (lost,) = await claim_all(decider)
+        await trigger(decider, plan_of({"A": ()}), request_fingerprint="another")
+        (claim,) = await claim_all(decider, worker="w2")
+        at = await claimed_at(decider)
+        good = output(claim, at, started_at=at - MINUTE, completed_at=at - MINUTE)
+        await decider.decide(finished(claim, at - MINUTE, outputs=(good,)))
+        before = await decider.rows(PARTITIONS)
+        await decider.decide(ReapAttempts((lost.attempt_id,), "no sign of life"))
+        assert await decider.rows(PARTITIONS) == before
+        assert before[0]["status"] == "complete"
+
+    deciding(ACTIVITY, main)
+
+
+def test_what_failed_before_an_attempt_that_was_given_up_has_failed_anew() -> None:
+    plan = plan_of({"A": ()}, Retries(delay_seconds=0.0))
+
+    async def main(decider: Decider) -> None:
+        run_id = await trigger(decider, plan)
+        for reason in ("its driver died", "no sign of life"):
+            (claim,) = await claim_all(decider)
+            await decider.decide(ReapAttempts((claim.attempt_id,), reason))
+            (row,) = await decider.rows(PARTITIONS)
+            assert (row["status"], row["last_error"], row["last_run_id"]) == ("failed", reason, run_id)
 
     deciding(ACTIVITY, main)
 

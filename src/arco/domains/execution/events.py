@@ -150,7 +150,8 @@ class FilesCompacted(msgspec.Struct, frozen=True, forbid_unknown_fields=True, gc
 
 
 class WrittenColumn(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True, gc=False):
-    name: Name
+    name: str
+    """May be empty, as that of the index of a table which pandas wrote as CSV."""
     type: str
     """In the words of the catalog, such as `decimal(10,2)`."""
     nullable: bool = True

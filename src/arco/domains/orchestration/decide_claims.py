@@ -8,7 +8,7 @@ until more of it is. What was lost before is taken in smaller parts (`retry`).
 from collections.abc import AsyncIterator, Sequence
 
 from arco.core import Conflict, NotFound
-from arco.domains.execution import MaterializationFailed
+from arco.domains.execution import PARTITIONS, MaterializationFailed, Partition
 from arco.domains.orchestration.commands import (
     STALE_ATTEMPT,
     ClaimTasks,
@@ -206,8 +206,9 @@ async def _reap(claims: Sequence[ClaimRow], reason: str, view: View) -> list[New
 async def _unwritten(claim: ClaimRow, reason: str, view: View) -> AsyncIterator[MaterializationFailed]:
     """What an attempt was to write that ends without a word. If its run was cancelled, it did not fail.
 
-    When it ended nobody knows, and it may be told long after. So it counts from when it was claimed: whatever was
-    written since is newer.
+    When it ended nobody knows, and it may be told long after. So it counts from when it was claimed: a partition that
+    changed since then by another's hand is left as it is. When a change was received says so, not when its worker says
+    that it happened: clocks differ.
     """
     run_id, key = claim.run_id, (claim.run_id, claim.task_key)
     run: RunRow | None = await view.get(RUNS, run_id, run_id)
@@ -216,6 +217,10 @@ async def _unwritten(claim: ClaimRow, reason: str, view: View) -> AsyncIterator[
     if run is None or run.cancelled_at is not None or task is None or plan is None:
         return
     for output in plan.outputs:
+        part: Partition | None = await view.get(PARTITIONS, output.asset_id, output.partition_id)
+        is_own = part is not None and (part.last_run_id, part.last_task_id) == (run_id, task.task_id)
+        if part is not None and part.updated_at > claim.claimed_at and not is_own:
+            continue
         yield MaterializationFailed(
             output.asset_id,
             output.asset_key,
