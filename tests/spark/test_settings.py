@@ -76,10 +76,24 @@ def test_a_bucket_is_named_for_hadoop_and_its_credentials_are_not_shown() -> Non
     assert place.conf["fs.s3a.path.style.access"] == "true"
     assert place.conf["fs.s3a.connection.ssl.enabled"] == "false"
     assert "SK" not in repr(place)
-    virtual = place_of("s3://bucket", {**options, "virtual_hosted_style_request": "true"}, "acme/prod")
-    assert virtual.conf["fs.s3a.path.style.access"] == "false"
     with pytest.raises(Invalid, match="cannot reach a store at az://"):
         place_of("az://container", {}, "acme/prod")
+
+
+@pytest.mark.parametrize("endpoint", ["https://lake.region.example.com", "https://lake.region.example.com/"])
+def test_hadoop_adds_the_bucket_to_the_host_where_hosts_are_named_after_buckets(endpoint: str) -> None:
+    options = {"endpoint": endpoint, "virtual_hosted_style_request": "true"}
+    conf = place_of("s3://lake/prefix", options, "acme/prod").conf
+    assert conf["fs.s3a.endpoint"] == "https://region.example.com"
+    assert conf["fs.s3a.path.style.access"] == "false"
+    assert conf["fs.s3a.connection.ssl.enabled"] == "true"
+    named = place_of("s3://lake/prefix", {"endpoint": "https://lake.region.example.com"}, "acme/prod").conf
+    assert named["fs.s3a.endpoint"] == "https://lake.region.example.com"
+    assert named["fs.s3a.path.style.access"] == "true"
+
+
+def test_what_hadoop_finds_by_itself_is_not_set() -> None:
+    assert place_of("s3://bucket", {"virtual_hosted_style_request": "true"}, "acme/prod").conf == {}
 
 
 @pytest.mark.parametrize(
