@@ -97,11 +97,19 @@ def test_what_hadoop_finds_by_itself_is_not_set() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "algorithm"), [("AES256", "AES256"), ("aws:kms", "SSE-KMS"), ("aws:kms:dsse", "DSSE-KMS")]
+    ("given", "algorithm", "key"),
+    [("AES256", "AES256", None), ("aws:kms", "SSE-KMS", "key-1"), ("aws:kms:dsse", "DSSE-KMS", "key-1")],
 )
-def test_spark_encrypts_as_the_store_does(given: str, algorithm: str) -> None:
+def test_spark_encrypts_as_the_store_does_and_names_a_key_only_to_kms(
+    given: str, algorithm: str, key: str | None
+) -> None:
     options = {"server_side_encryption": given, "sse_kms_key_id": "key-1"}
     conf = place_of("s3://bucket", options, "acme/prod").conf
-    assert (conf["fs.s3a.encryption.algorithm"], conf["fs.s3a.encryption.key"]) == (algorithm, "key-1")
+    assert (conf["fs.s3a.encryption.algorithm"], conf.get("fs.s3a.encryption.key")) == (algorithm, key)
+    own = place_of("s3://bucket", {"server_side_encryption": given}, "acme/prod").conf
+    assert own == {"fs.s3a.encryption.algorithm": algorithm}
+
+
+def test_what_hadoop_cannot_encrypt_is_refused() -> None:
     with pytest.raises(Invalid, match="AES256, aws:kms"):
         place_of("s3://bucket", {"server_side_encryption": "rot13"}, "acme/prod")

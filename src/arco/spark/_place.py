@@ -69,7 +69,7 @@ def _s3(bucket: str, options: Mapping[str, str]) -> dict[str, str]:
                 f"{', '.join(_ENCRYPTIONS)}"
             )
         conf["fs.s3a.encryption.algorithm"] = _ENCRYPTIONS[encryption]
-        if "sse_kms_key_id" in options:
+        if "sse_kms_key_id" in options and encryption != "AES256":  # S3's own keys have no id, and Hadoop refuses one
             conf["fs.s3a.encryption.key"] = options["sse_kms_key_id"]
     if "session_token" in options:
         conf["fs.s3a.aws.credentials.provider"] = "org.apache.hadoop.fs.s3a.TemporaryAWSCredentialsProvider"
