@@ -15,8 +15,10 @@ import pytest
 from arco.cli import _dev
 from arco.cli._command import Session
 from arco.cli._dev import Changes
+from arco.cli._output import Output
 from arco.client import AsyncClient
 from arco.core import ArcoError, Unavailable
+from arco.wire import DeployDiff, Deployed, DeployRequest
 from tests.cli.conftest import Cli
 
 SECONDS = 40
@@ -147,6 +149,66 @@ def test_what_could_not_be_deployed_for_now_is_tried_again_and_told_once(
     assert asyncio.run(two()) == ["a", "b"]
     assert told == ["the owner changes"]
     assert again == [False, True, True, False]
+
+
+class Server:
+    """What a client has of a server that carries out every deployment, though answers get lost on the way."""
+
+    def __init__(self, lose: Callable[[int], bool]) -> None:
+        self.deployed: list[str] = []
+        """The code of each deployment."""
+        self._lose = lose
+        """Of the number of a deployment, whether its answer is lost; called when it is done."""
+
+    def list_deployments(self, limit: int) -> Any:
+        async def page() -> Any:
+            return SimpleNamespace(items=[SimpleNamespace(deployment_id=str(len(self.deployed)))])
+
+        return SimpleNamespace(page=page)
+
+    async def put_code(self, sha256: str, code: bytes) -> None:
+        pass
+
+    async def create_deployment(self, request: DeployRequest, key: str | None) -> Deployed:
+        code = request.project["code_sha256"]
+        if self.deployed[-1:] != [code]:
+            self.deployed.append(code)
+        number = len(self.deployed)
+        if self._lose(number):
+            raise Unavailable("no answer")
+        same = DeployDiff(added=[], changed=[], removed=[], renamed=[], affected=[], unchanged=1)
+        return Deployed(deployment_id=str(number), code_version=code, diff=same)
+
+
+def test_a_change_taken_back_while_its_answer_was_lost_is_deployed_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pipeline = tmp_path / "pipeline.py"
+    pipeline.write_text(PIPELINE)
+
+    def lose(number: int) -> bool:
+        if number == 2:
+            pipeline.write_text(PIPELINE)
+        return number == 2
+
+    async def two() -> list[str]:
+        session = SimpleNamespace(output=Output(as_json=True))
+        found = []
+        async for deployed in _dev.deployments(cast("Session", session), cast("AsyncClient", server), tmp_path):
+            found.append(deployed)
+            if len(found) == 2:
+                break
+            pipeline.write_text(PIPELINE.replace("[1]", "[1, 2]"))
+        return found
+
+    server = Server(lose)
+    monkeypatch.setattr(_dev, "LOOK_SECONDS", 0.01)
+    first, last = asyncio.run(two())
+    assert first == last == server.deployed[-1]
+    assert server.deployed == [first, server.deployed[1], first]
+    assert server.deployed[1] != first
+    told = [json.loads(line)["deployment_id"] for line in capsys.readouterr().out.splitlines()]
+    assert told == ["1", "3"]
 
 
 def test_a_second_one_says_that_the_workspace_is_served(

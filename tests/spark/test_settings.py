@@ -76,18 +76,40 @@ def test_a_bucket_is_named_for_hadoop_and_its_credentials_are_not_shown() -> Non
     assert place.conf["fs.s3a.path.style.access"] == "true"
     assert place.conf["fs.s3a.connection.ssl.enabled"] == "false"
     assert "SK" not in repr(place)
-    virtual = place_of("s3://bucket", {**options, "virtual_hosted_style_request": "true"}, "acme/prod")
-    assert virtual.conf["fs.s3a.path.style.access"] == "false"
     with pytest.raises(Invalid, match="cannot reach a store at az://"):
         place_of("az://container", {}, "acme/prod")
 
 
+@pytest.mark.parametrize("endpoint", ["https://lake.region.example.com", "https://lake.region.example.com/"])
+def test_hadoop_adds_the_bucket_to_the_host_where_hosts_are_named_after_buckets(endpoint: str) -> None:
+    options = {"endpoint": endpoint, "virtual_hosted_style_request": "true"}
+    conf = place_of("s3://lake/prefix", options, "acme/prod").conf
+    assert conf["fs.s3a.endpoint"] == "https://region.example.com"
+    assert conf["fs.s3a.path.style.access"] == "false"
+    assert conf["fs.s3a.connection.ssl.enabled"] == "true"
+    named = place_of("s3://lake/prefix", {"endpoint": "https://lake.region.example.com"}, "acme/prod").conf
+    assert named["fs.s3a.endpoint"] == "https://lake.region.example.com"
+    assert named["fs.s3a.path.style.access"] == "true"
+
+
+def test_what_hadoop_finds_by_itself_is_not_set() -> None:
+    assert place_of("s3://bucket", {"virtual_hosted_style_request": "true"}, "acme/prod").conf == {}
+
+
 @pytest.mark.parametrize(
-    ("given", "algorithm"), [("AES256", "AES256"), ("aws:kms", "SSE-KMS"), ("aws:kms:dsse", "DSSE-KMS")]
+    ("given", "algorithm", "key"),
+    [("AES256", "AES256", None), ("aws:kms", "SSE-KMS", "key-1"), ("aws:kms:dsse", "DSSE-KMS", "key-1")],
 )
-def test_spark_encrypts_as_the_store_does(given: str, algorithm: str) -> None:
+def test_spark_encrypts_as_the_store_does_and_names_a_key_only_to_kms(
+    given: str, algorithm: str, key: str | None
+) -> None:
     options = {"server_side_encryption": given, "sse_kms_key_id": "key-1"}
     conf = place_of("s3://bucket", options, "acme/prod").conf
-    assert (conf["fs.s3a.encryption.algorithm"], conf["fs.s3a.encryption.key"]) == (algorithm, "key-1")
+    assert (conf["fs.s3a.encryption.algorithm"], conf.get("fs.s3a.encryption.key")) == (algorithm, key)
+    own = place_of("s3://bucket", {"server_side_encryption": given}, "acme/prod").conf
+    assert own == {"fs.s3a.encryption.algorithm": algorithm}
+
+
+def test_what_hadoop_cannot_encrypt_is_refused() -> None:
     with pytest.raises(Invalid, match="AES256, aws:kms"):
         place_of("s3://bucket", {"server_side_encryption": "rot13"}, "acme/prod")

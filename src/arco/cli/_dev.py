@@ -74,6 +74,7 @@ async def deployments(session: Session, client: AsyncClient, place: Path) -> Asy
                 if error.message != told:
                     session.output.error(error)
                 told = error.message
+                deployed = ""  # the server may have done what its answer did not say
                 changes.forget()
         await asyncio.sleep(LOOK_SECONDS if changes.are_taken or told else SETTLE_SECONDS)
 
@@ -165,8 +166,8 @@ async def _deploy(session: Session, client: AsyncClient, place: Path, deployed: 
     """Deploy what is there if it is whole; else say what is wrong and wait for the next change. `Unavailable` if it
     cannot be told now.
 
-    `deployed` is the hash of the code that was deployed before, and the answer that of what is deployed now. The same
-    code again is not even asked for: a file that is written again as it was is no change.
+    `deployed` is the hash of the code that was deployed before, empty if that is not known, and the answer that of what
+    is deployed now. The same code again is not even asked for: a file that is written again as it was is no change.
     """
     try:
         if deployed and await asyncio.to_thread(_hash, place) == deployed:

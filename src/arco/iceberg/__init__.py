@@ -57,6 +57,7 @@ from arco.iceberg._remote_signing import (
     parse_sign,
     signer_for,
 )
+from arco.iceberg._s3_address import S3Address
 from arco.iceberg._sql import IcebergRelation, read_iceberg
 from arco.iceberg._tables import Tables
 from arco.iceberg._transactions import Transactions
@@ -143,6 +144,7 @@ __all__ = [
     "Reconciled",
     "Reconciler",
     "RemoteSigner",
+    "S3Address",
     "SignedRequest",
     "Tables",
     "Transactions",

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from arco.core import Invalid, shown
+from arco.iceberg import S3Address
 
 __all__ = ["S3_PACKAGES", "Place", "place_of"]
 
@@ -47,16 +48,16 @@ def place_of(url: str, options: Mapping[str, str], root: str) -> Place:
         folder = os.path.realpath(os.path.expanduser(rest if separator else url))
         return Place(f"{folder}/{root}", is_local=True)
     if scheme == "s3":
-        return Place(f"s3a://{rest.strip('/')}/{root}", is_local=False, conf=_s3(options))
+        path = rest.strip("/")
+        return Place(f"s3a://{path}/{root}", is_local=False, conf=_s3(path.partition("/")[0], options))
     raise Invalid(f"Spark cannot reach a store at {scheme}:// yet; use a folder that all machines see, or s3://")
 
 
-def _s3(options: Mapping[str, str]) -> dict[str, str]:
+def _s3(bucket: str, options: Mapping[str, str]) -> dict[str, str]:
     names = {
         "access_key_id": "fs.s3a.access.key",
         "secret_access_key": "fs.s3a.secret.key",
         "session_token": "fs.s3a.session.token",
-        "endpoint": "fs.s3a.endpoint",
         "region": "fs.s3a.endpoint.region",
     }
     conf = {names[name]: value for name, value in options.items() if name in names}
@@ -68,12 +69,13 @@ def _s3(options: Mapping[str, str]) -> dict[str, str]:
                 f"{', '.join(_ENCRYPTIONS)}"
             )
         conf["fs.s3a.encryption.algorithm"] = _ENCRYPTIONS[encryption]
-        if "sse_kms_key_id" in options:
+        if "sse_kms_key_id" in options and encryption != "AES256":  # S3's own keys have no id, and Hadoop refuses one
             conf["fs.s3a.encryption.key"] = options["sse_kms_key_id"]
     if "session_token" in options:
         conf["fs.s3a.aws.credentials.provider"] = "org.apache.hadoop.fs.s3a.TemporaryAWSCredentialsProvider"
-    if "endpoint" in options:
-        is_virtual = str(options.get("virtual_hosted_style_request")).lower() == "true"
-        conf["fs.s3a.path.style.access"] = str(not is_virtual).lower()
-        conf["fs.s3a.connection.ssl.enabled"] = str(options["endpoint"].startswith("https://")).lower()
+    address = S3Address.of(bucket, options, {})
+    if address.endpoint:
+        conf["fs.s3a.endpoint"] = address.endpoint
+        conf["fs.s3a.path.style.access"] = "false" if address.hosted else "true"
+        conf["fs.s3a.connection.ssl.enabled"] = "true" if address.endpoint.startswith("https://") else "false"
     return conf
