@@ -47,6 +47,10 @@ class Watched(FaultyStore):
         return super().list(prefix)
 
     @property
+    def requests(self) -> int:
+        return len(self.listed) + len([operation for operation, _ in self.calls if operation != "persist"])
+
+    @property
     def collections(self) -> int:
         return len([prefix for prefix in self.listed if prefix.endswith("/manifests/catalog")])
 
@@ -201,6 +205,22 @@ def test_what_a_restore_superseded_goes_when_it_is_old_enough_though_nobody_writ
         await later.runtime.sleep(20 * HOURS)
         assert not await paths(house.objects, f"{SCOPE.root}/{old}/state")
         await loop.stop()
+
+    in_dated_house(work)
+
+
+def test_every_request_of_a_collection_is_counted_by_its_workspace() -> None:
+    async def work(house: House, process: Process) -> None:
+        store = MemoryStore(house.runtime)
+        await fill(process)
+        await back_up(process, store)
+        await put_back(house, store)
+        later = await open_again(house)
+        await later.runtime.sleep(26 * HOURS)
+        base, counts = Watched(house.objects), later.workspace.counts
+        before = counts.count()
+        assert (await loop_of(later, base).collect()).objects
+        assert counts.count() - before == base.requests
 
     in_dated_house(work)
 

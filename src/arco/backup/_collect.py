@@ -57,8 +57,9 @@ async def collect_workspace(
 ) -> Cleared:
     """Delete what no reader can reach of one log, or of both and of former incarnations. What cannot be read stops it
     before anything of its log is deleted."""
-    incarnation = await read_incarnation(base, scope, runtime)
-    store = RoleStore(base, scope, Role.COLLECTOR, counts or RequestCounts())
+    counts = counts or RequestCounts()
+    incarnation = await read_incarnation(base, scope, runtime, counts=counts)
+    store = RoleStore(base, scope, Role.COLLECTOR, counts)
     found: list[Collection] = []
     for definition in DEFINITIONS:
         if log in (None, definition.log):
@@ -66,5 +67,7 @@ async def collect_workspace(
             with watched(definition.log) as progress:
                 collector = Collector(store, place, runtime, min_age=min_age)
                 found.append(await collector.collect(dry_run=dry_run, progress=progress))
-    buried = await bury(base, scope, runtime, min_age=min_age, dry_run=dry_run) if log is None else []
+    buried: list[Buried] = []
+    if log is None:
+        buried = await bury(base, scope, runtime, counts=counts, min_age=min_age, dry_run=dry_run)
     return Cleared(found, buried)

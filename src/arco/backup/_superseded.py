@@ -60,23 +60,32 @@ async def bury(
     scope: Scope,
     runtime: Runtime,
     *,
+    counts: RequestCounts | None = None,
     min_age: float = MIN_AGE,
     dry_run: bool = False,
     progress: Progress = lambda what, done, total: None,
 ) -> list[Buried]:
     """Delete what may go of every incarnation but the newest. One that is not sealed is left alone."""
-    burying = _Burying(base, scope, runtime, int(min_age * SECOND), dry_run, progress)
-    lives = await read_incarnations(base, scope, runtime, all_of_them=True)
+    counts = counts or RequestCounts()
+    burying = _Burying(base, scope, runtime, counts, int(min_age * SECOND), dry_run, progress)
+    lives = await read_incarnations(base, scope, runtime, all_of_them=True, counts=counts)
     now = await burying.now() if len(lives) > 1 else 0
     return [await burying.bury(old, new, now) for old, new in pairwise(lives)]
 
 
 class _Burying:
     def __init__(
-        self, base: Store, scope: Scope, runtime: Runtime, min_age: int, dry_run: bool, progress: Progress
+        self,
+        base: Store,
+        scope: Scope,
+        runtime: Runtime,
+        counts: RequestCounts,
+        min_age: int,
+        dry_run: bool,
+        progress: Progress,
     ) -> None:
-        self._admin = RoleStore(base, scope, Role.ADMIN, RequestCounts())
-        self._store = RoleStore(base, scope, Role.COLLECTOR, RequestCounts())
+        self._admin = RoleStore(base, scope, Role.ADMIN, counts)
+        self._store = RoleStore(base, scope, Role.COLLECTOR, counts)
         self._scope = scope
         self._runtime = runtime
         self._min_age = min_age
