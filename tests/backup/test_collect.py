@@ -201,9 +201,37 @@ def test_what_a_restore_superseded_goes_when_it_is_old_enough_though_nobody_writ
         loop.start()
         await later.runtime.sleep(1 * HOURS)
         assert await paths(house.objects, f"{SCOPE.root}/{old}/state"), "it has what the backup did not have"
-        await later.runtime.sleep(30 * HOURS)
-        await later.runtime.sleep(20 * HOURS)
+        await later.runtime.sleep(22.5 * HOURS)
+        assert await paths(house.objects, f"{SCOPE.root}/{old}/state"), "a day has not passed"
+        await later.runtime.sleep(1 * HOURS)
         assert not await paths(house.objects, f"{SCOPE.root}/{old}/state")
+        await loop.stop()
+
+    in_dated_house(work)
+
+
+def test_what_cannot_be_buried_is_tried_again_every_day_and_the_logs_are_not_collected_for_it() -> None:
+    async def work(house: House, process: Process) -> None:
+        store = MemoryStore(house.runtime)
+        await fill(process)
+        await back_up(process, store)
+        old = process.workspace.incarnation.id
+        await put_back(house, store)
+        later = await open_again(house)
+        base, told = Watched(house.objects), list[str]()
+        await later.runtime.sleep(26 * HOURS)
+        base.on("delete", path=f"/{old}/", error=StoreRefused("it is locked"), times=10_000)
+        loop = loop_of(later, base, told)
+        loop.start()
+        await later.runtime.sleep(72 * HOURS)
+        assert base.collections == 1
+        assert len(told) == 3
+        assert not loop.owes()
+        base.heal()
+        await later.runtime.sleep(24 * HOURS)
+        assert base.collections == 1
+        assert not await paths(house.objects, f"{SCOPE.root}/{old}/state")
+        assert loop.failed is None
         await loop.stop()
 
     in_dated_house(work)

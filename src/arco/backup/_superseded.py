@@ -48,7 +48,7 @@ class Buried:
     waiting: int = 0
     """Objects that are too young to go."""
     due: int = 0
-    """When the last of those may go."""
+    """When the last of those may go, by the clock of this process."""
 
     @property
     def bytes(self) -> int:
@@ -107,7 +107,7 @@ class _Burying:
         if not await self._is_sealed(old):
             return Buried(old.id, kept=len(listed))
         if now < due:
-            return Buried(old.id, waiting=len(listed), due=due)
+            return Buried(old.id, waiting=len(listed), due=self._here(due, now))
         if not self._dry_run:
             for log in LOGS:
                 place = Place(self._scope.tenant, self._scope.workspace, old.id, log)
@@ -118,6 +118,10 @@ class _Burying:
         if not self._dry_run:
             await self._delete(old, found.objects)
         return found
+
+    def _here(self, time: int, now: int) -> int:
+        """A time of the store by the clock of this process, which may go differently."""
+        return time - now + self._runtime.now()
 
     async def _is_sealed(self, old: Incarnation) -> bool:
         for log in LOGS:
@@ -145,7 +149,7 @@ class _Burying:
             kept, waiting = kept + 1, waiting + len(young)
             due = max([due, *(info.modified + self._min_age for info in young)])
             gone += [info for info in below if info not in young]
-        return Buried(old.id, gone, kept, waiting, due)
+        return Buried(old.id, gone, kept, waiting, self._here(due, now))
 
     async def _begun(self, old: Incarnation, new: Incarnation) -> AsyncIterator[ObjectInfo]:
         """What lies in folders that were begun on top of an incarnation and can never be opened; their names last."""
