@@ -84,7 +84,6 @@ class _Burying:
         dry_run: bool,
         progress: Progress,
     ) -> None:
-        self._admin = RoleStore(base, scope, Role.ADMIN, counts)
         self._store = RoleStore(base, scope, Role.COLLECTOR, counts)
         self._scope = scope
         self._runtime = runtime
@@ -111,7 +110,7 @@ class _Burying:
         if not self._dry_run:
             for log in LOGS:
                 place = Place(self._scope.tenant, self._scope.workspace, old.id, log)
-                await end_manifests(self._admin, place, self._runtime)
+                await end_manifests(self._store, place, self._runtime)
             listed = [info async for info in self._store.list(old.id)]
         found = self._judge(old, listed, now)
         found.objects.extend([info async for info in self._begun(old, new)])
