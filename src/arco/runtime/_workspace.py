@@ -154,8 +154,9 @@ async def open_incarnation(base: Store, scope: Scope, runtime: Runtime, new: Inc
 
 
 async def workspace_exists(base: Store, scope: Scope, runtime: Runtime) -> bool:
-    """Whether the workspace was ever created; one request."""
-    return await _incarnations(RoleStore(base, scope, Role.READER, RequestCounts()), runtime).exists(1)
+    """Whether the workspace was ever created; one request if it was. `LostObject` if its first incarnation is gone."""
+    incarnations = _incarnations(RoleStore(base, scope, Role.READER, RequestCounts()), runtime)
+    return await incarnations.exists(1) or await look_behind(base, scope, runtime)
 
 
 class Workspace:
