@@ -5,15 +5,17 @@ from itertools import count
 from typing import Any
 
 import pytest
+from starlette.requests import Request
 
 from arco.api import BackupOptions, Host, HttpPeers, ProcessRole, ServeOptions, ServiceIdentity
+from arco.api._caller import authenticate, by_token, format_token, new_secret
 from arco.api._server import make_host
 from arco.api._uses import uses_of
 from arco.backup import Schedule
-from arco.core import DAY, HOUR, SECOND, StoreRefused
+from arco.core import DAY, HOUR, SECOND, LostObject, StoreRefused, Unauthenticated, new_ulid
 from arco.domains.catalog import CreateNamespace
 from arco.runtime import init_workspace
-from arco.storage import MemoryStore, Store
+from arco.storage import MemoryStore, Scope, Store
 from tests.backup.world import paths, vault_of
 from tests.doubles import FakeRuntime, FaultyStore, run
 from tests.runtime.world import SCOPE
@@ -28,14 +30,19 @@ def into_memory() -> BackupOptions:
     return BackupOptions(f"memory://backups-of-hosted-{next(_numbers)}", Schedule(every=6 * HOUR))
 
 
+def fresh(base: Store, runtime: FakeRuntime, **given: Any) -> Host:
+    """What a server has that was just started."""
+    options = ServeOptions("memory://store", (SCOPE,), **{"all_workspaces": True, **given})
+    peers = HttpPeers(ServiceIdentity(SECRET, "test", runtime), runtime)
+    return make_host(base, runtime, options, "http://127.0.0.1:1", SECRET, peers)
+
+
 def served(test: Callable[[Host, FakeRuntime, FaultyStore], Coroutine[Any, Any, None]], **given: Any) -> None:
     async def main() -> None:
         runtime = FakeRuntime()
         base = FaultyStore(MemoryStore(runtime))
         await init_workspace(base, SCOPE, runtime)
-        options = ServeOptions("memory://store", (SCOPE,), **{"all_workspaces": True, **given})
-        peers = HttpPeers(ServiceIdentity(SECRET, "test", runtime), runtime)
-        host = make_host(base, runtime, options, "http://127.0.0.1:1", SECRET, peers)
+        host = fresh(base, runtime, **given)
         assert host.served is not None
         await test(host, runtime, base)
         await host.served.close()
@@ -106,6 +113,36 @@ def test_a_store_of_backups_that_takes_nothing_keeps_no_workspace_open(monkeypat
         assert not host.workspaces
 
     served(work, backup=into_memory(), collect_every=DAY)
+
+
+def test_a_workspace_that_lost_its_first_incarnation_is_named_in_the_log_and_to_nobody_without_a_key(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def work(host: Host, runtime: FakeRuntime, base: FaultyStore) -> None:
+        await ask(host, "a")
+        await runtime.sleep(1 * HOURS)
+        assert not host.workspaces
+        first = f"{SCOPE.root}/incarnations/{0:013d}/{1:020d}"
+        await base.delete(first)
+        caplog.clear()
+        other = fresh(base, runtime)
+        answers = []
+        for scope in (SCOPE, Scope(SCOPE.tenant, "nobody")):
+            token = format_token(scope, new_ulid(runtime, runtime), new_secret(runtime)[0])
+            with pytest.raises(Unauthenticated) as refused:
+                await by_token(other, token, {})
+            answers.append((refused.value.message, refused.value.details))
+        assert answers[0] == answers[1]
+        [told] = [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]
+        assert told.startswith(f"{SCOPE.root} is damaged: ")
+        assert first.removeprefix(f"{SCOPE.root}/") in told
+        with pytest.raises(LostObject, match="is missing"):  # the developer, on a loopback address
+            await authenticate(other, Request({"type": "http", "headers": [(b"host", b"localhost")]}))
+        before = len(base.calls)
+        assert await other.find(SCOPE, {}) is None
+        assert len(base.calls) == before, "it is remembered, as a name that nobody knows is"
+
+    served(work)
 
 
 def test_who_only_reads_keeps_nothing_open() -> None:

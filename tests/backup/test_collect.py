@@ -10,9 +10,10 @@ from arco.backup import CollectionLoop, LastCollection, collect_workspace
 from arco.core import DAY, HOUR, SECOND, StoreRefused
 from arco.domains.catalog import CreateNamespace
 from arco.runtime import init_workspace
-from arco.storage import MemoryStore, ObjectInfo, Scope, Store
+from arco.storage import MemoryStore, ObjectInfo, Role, Scope, Store, s3_policy
 from tests.backup.world import back_up, fill, open_again, paths, put_back
 from tests.doubles import FakeRuntime, FaultyStore, run
+from tests.emulators.policies import evaluate
 from tests.iceberg.house import House, Mortal, Process
 from tests.runtime.world import SCOPE
 
@@ -45,6 +46,10 @@ class Watched(FaultyStore):
     def list(self, prefix: str) -> AsyncIterator[ObjectInfo]:
         self.listed.append(prefix)
         return super().list(prefix)
+
+    @property
+    def requests(self) -> int:
+        return len(self.listed) + len([operation for operation, _ in self.calls if operation != "persist"])
 
     @property
     def collections(self) -> int:
@@ -197,10 +202,94 @@ def test_what_a_restore_superseded_goes_when_it_is_old_enough_though_nobody_writ
         loop.start()
         await later.runtime.sleep(1 * HOURS)
         assert await paths(house.objects, f"{SCOPE.root}/{old}/state"), "it has what the backup did not have"
-        await later.runtime.sleep(30 * HOURS)
-        await later.runtime.sleep(20 * HOURS)
+        await later.runtime.sleep(22.5 * HOURS)
+        assert await paths(house.objects, f"{SCOPE.root}/{old}/state"), "a day has not passed"
+        await later.runtime.sleep(1 * HOURS)
         assert not await paths(house.objects, f"{SCOPE.root}/{old}/state")
         await loop.stop()
+
+    in_dated_house(work)
+
+
+def test_what_cannot_be_buried_is_tried_again_every_day_and_the_logs_are_not_collected_for_it() -> None:
+    async def work(house: House, process: Process) -> None:
+        store = MemoryStore(house.runtime)
+        await fill(process)
+        await back_up(process, store)
+        old = process.workspace.incarnation.id
+        await put_back(house, store)
+        later = await open_again(house)
+        base, told = Watched(house.objects), list[str]()
+        await later.runtime.sleep(26 * HOURS)
+        base.on("delete", path=f"/{old}/", error=StoreRefused("it is locked"), times=10_000)
+        loop = loop_of(later, base, told)
+        loop.start()
+        await later.runtime.sleep(72 * HOURS)
+        assert base.collections == 1
+        assert len(told) == 3
+        assert not loop.owes()
+        base.heal()
+        await later.runtime.sleep(24 * HOURS)
+        assert base.collections == 1
+        assert not await paths(house.objects, f"{SCOPE.root}/{old}/state")
+        assert loop.failed is None
+        await loop.stop()
+
+    in_dated_house(work)
+
+
+class Guarded(FaultyStore):
+    """What the policy of the collector does not grant is denied."""
+
+    def __init__(self, inner: Store, incarnation: str) -> None:
+        super().__init__(inner)
+        self._policy = s3_policy(Role.COLLECTOR, "lake", SCOPE, incarnation)
+
+    async def put(self, path: str, data: bytes, *, only_if_absent: bool) -> None:
+        self._check("s3:PutObject", path, {"s3:if-none-match": "*"} if only_if_absent else {})
+        await super().put(path, data, only_if_absent=only_if_absent)
+
+    async def delete(self, path: str) -> None:
+        self._check("s3:DeleteObject", path, {})
+        await super().delete(path)
+
+    def _check(self, action: str, path: str, context: dict[str, str]) -> None:
+        if not evaluate(self._policy, action, f"arn:aws:s3:::lake/{path}", context):
+            raise StoreRefused(f"{action} of {path} is denied")
+
+
+def test_the_exported_rights_of_the_collector_are_enough_to_bury_what_a_restore_superseded() -> None:
+    async def work(house: House, process: Process) -> None:
+        store = MemoryStore(house.runtime)
+        await fill(process)
+        await back_up(process, store)
+        old = process.workspace.incarnation.id
+        await put_back(house, store)
+        later = await open_again(house)
+        await later.runtime.sleep(26 * HOURS)
+        await grow(later)
+        await later.runtime.sleep(3 * HOURS)
+        done = await collect_workspace(Guarded(house.objects, later.workspace.incarnation.id), SCOPE, later.runtime)
+        folders = {info.path.split("/")[1] for info in done.buried[0].objects}
+        assert folders >= {"ledger", "manifests", "state", "successors"}
+        assert not await paths(house.objects, f"{SCOPE.root}/{old}/state")
+        assert any(one.objects for one in done.logs)
+
+    in_dated_house(work)
+
+
+def test_every_request_of_a_collection_is_counted_by_its_workspace() -> None:
+    async def work(house: House, process: Process) -> None:
+        store = MemoryStore(house.runtime)
+        await fill(process)
+        await back_up(process, store)
+        await put_back(house, store)
+        later = await open_again(house)
+        await later.runtime.sleep(26 * HOURS)
+        base, counts = Watched(house.objects), later.workspace.counts
+        before = counts.count()
+        assert (await loop_of(later, base).collect()).objects
+        assert counts.count() - before == base.requests
 
     in_dated_house(work)
 

@@ -69,7 +69,7 @@ def of_days(requests: Counter[str], days: int) -> Counter[Operation]:
         (Operation.LIST, 0.0, DAYS),
         # These grow while revisions gather, so the model speaks of the last days.
         (Operation.GET, 0.20, 3),
-        (Operation.HEAD, 0.35, 3),
+        (Operation.HEAD, 0.20, 3),
     ],
 )
 def test_requests_are_as_many_as_the_model_says(month: Month, operation: Operation, margin: float, days: int) -> None:
@@ -105,7 +105,7 @@ def busy() -> Life:
         (Operation.GET_RANGE, 0.05),
         (Operation.LIST, 0.0),
         (Operation.GET, 0.12),
-        (Operation.HEAD, 0.15),
+        (Operation.HEAD, 0.10),
     ],
 )
 def test_requests_of_busy_days_are_as_many_as_the_model_says(busy: Life, operation: Operation, margin: float) -> None:

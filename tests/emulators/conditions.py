@@ -96,18 +96,43 @@ def azure_allows(policy: dict[str, Any], action: str, path: str, prefix: str | N
     return True
 
 
+_TERM = re.compile(r"\s*(?:(?P<op>\(|\)|AND|OR)|@(?P<kind>\w+)\[[^\]]*\] (?P<how>\w+) '(?P<pattern>[^']*)')")
+
+
 def _holds(text: str, path: str, prefix: str | None) -> bool:
-    """A disjunction, perhaps in brackets, and after it what must not be."""
-    found = re.findall(r"@(\w+)\[[^\]]*\] (StringLike|StringNotLike|StringStartsWith) '([^']*)'", text)
+    """Comparisons with AND, OR and brackets; those without brackets between them are all AND or all OR."""
     asked = {"Resource": path, "Request": prefix or ""}
-    allowed = [
-        _like(pattern, path) if operator == "StringLike" else asked[kind].startswith(pattern)
-        for kind, operator, pattern in found
-        if operator != "StringNotLike"
-    ]
-    denied = [_like(pattern, path) for _, operator, pattern in found if operator == "StringNotLike"]
-    return any(allowed) and not any(denied)
+    at = 0
+
+    def term() -> re.Match[str] | None:
+        nonlocal at
+        match = _TERM.match(text, at)
+        at = match.end() if match else at
+        return match
+
+    def one() -> bool:
+        found = term()
+        assert found is not None, text[at:]
+        if found["op"]:
+            assert found["op"] == "("
+            return several()
+        if found["how"] == "StringStartsWith":
+            return asked[found["kind"]].startswith(found["pattern"])
+        assert found["how"] in ("StringLike", "StringNotLike")
+        return _like(found["pattern"], asked[found["kind"]]) == (found["how"] == "StringLike")
+
+    def several() -> bool:
+        answers, operators = [one()], set()
+        while (found := term()) is not None and found["op"] != ")":
+            operators.add(found["op"])
+            answers.append(one())
+        assert len(operators) < 2, "AND and OR need brackets between them"
+        return all(answers) if operators == {"AND"} else any(answers)
+
+    answer = several()
+    assert at == len(text), text[at:]
+    return answer
 
 
 def _like(pattern: str, text: str) -> bool:
-    return re.fullmatch(re.escape(pattern).replace(r"\*", ".*"), text) is not None
+    return re.fullmatch(re.escape(pattern).replace(r"\*", ".*").replace(r"\?", "."), text) is not None

@@ -486,7 +486,8 @@ async def collecting_all(runtime: FakeRuntime, base: Store) -> dict[str, Counts]
             await b.publish("catalog")
             await runtime.sleep(2)
         loop = CollectionLoop(b.workspace, b.store, DAY)
-        return {"collect a workspace of 2 logs as a server does, nothing to delete": await b.count(loop.collect)}
+        name = "collect a workspace of 2 logs as a server does, 2 older revisions retained of each, nothing to delete"
+        return {name: await b.count(loop.collect)}
 
 
 async def packing(runtime: FakeRuntime, base: Store) -> dict[str, Counts]:

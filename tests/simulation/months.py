@@ -24,6 +24,7 @@ from typing import Protocol, TypeVar
 
 import msgspec
 
+from arco.backup import collect_workspace
 from arco.catalog import namespace_info
 from arco.core import StoreRefused, Unavailable
 from arco.cost import Load
@@ -33,7 +34,7 @@ from arco.domains.orchestration import FinishTask
 from arco.log import Command, Gateway, NewEvent, Receipt
 from arco.runtime import Workspace, init_workspace
 from arco.servo import Asked, Envelope, Mode, RunRequest, Servo, deploy, open_envelope, prepare_deploy
-from arco.state import Cadence, Collector, Manifest, new_event
+from arco.state import Cadence, Manifest, new_event
 from arco.storage import MemoryStore, ObjectInfo, Operation, Role, Scope, StoreFailed
 from tests.doubles import FakeRuntime, run
 from tests.servo.world import SECRET, WORKER, chain, project, result_of
@@ -139,8 +140,7 @@ class Loop(Protocol):
 
 
 async def _collect(life: Life) -> None:
-    for log in life.workspace.logs.values():
-        await Collector(life.workspace.handle(Role.COLLECTOR), log.place, life.runtime).collect()
+    await collect_workspace(life.store, SCOPE, life.runtime, counts=life.workspace.counts)
 
 
 COLLECTION = Chore("collection", _collect)

@@ -7,23 +7,17 @@ import pytest
 from arco.core import Invalid
 from arco.storage import Role, Scope, azure_policy, gcs_policy
 from tests.emulators.conditions import azure_allows, gcs_allows
-from tests.storage.test_role import EXAMPLES, allows
+from tests.storage.test_role import EXAMPLES, FORMER, FORMER_EXAMPLES, INCARNATION, within
 
 SCOPE = Scope("acme", "main")
 ROOT = f"pre/fix/{SCOPE.root}"
-INCARNATION = "inc-1"
 GCS_NAME = "projects/_/buckets/lake/objects/"
 AZURE = {"create": "blobs/add/action", "overwrite": "blobs/write", "delete": "blobs/delete"}
-WRITES = [(action, path) for action, path, _ in EXAMPLES if action != "sign"] + [
-    ("delete", "inc-1/ledger/catalog/hint"),
-    ("overwrite", "inc-2/ledger/catalog/hint"),
-    ("create", "inc-2/ledger/catalog/1"),
+WRITES = [(action, path) for action, path, _ in [*EXAMPLES, *FORMER_EXAMPLES] if action != "sign"] + [
+    ("delete", f"{INCARNATION}/ledger/catalog/hint"),
+    ("overwrite", f"{FORMER}/ledger/catalog/hint"),
+    ("create", f"{FORMER}/ledger/catalog/1"),
 ]
-
-
-def within(role: Role, action: str, path: str) -> bool:
-    """What `RoleStore` says, within the incarnation that a policy is for."""
-    return allows(role, action, path) and not path.startswith("inc-2/")
 
 
 @pytest.mark.parametrize("role", Role)

@@ -94,7 +94,9 @@ async def _authenticate(host: Host, request: Request) -> Caller:
             _check_own_page(headers)
         workspace = await host.find(host.default, request.scope)
         if workspace is None:
-            raise NotFound(f"there is no workspace {host.default.root} here; send a key of one that there is")
+            raise host.lost(host.default) or NotFound(
+                f"there is no workspace {host.default.root} here; send a key of one that there is"
+            )
         uses_of(request.scope).accept()
         request.scope[WORKSPACE] = workspace.scope.root
         position = workspace.logs["catalog"].replica.watermark

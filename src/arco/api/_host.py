@@ -18,7 +18,7 @@ from arco.api._backups import Backups
 from arco.api._collections import Collections
 from arco.api._uses import uses_of
 from arco.catalog import Points
-from arco.core import Runtime, ServiceIdentity
+from arco.core import LostObject, Runtime, ServiceIdentity
 from arco.runtime import Workspace, Workspaces
 from arco.servo import LocalMerger, Merger, Relay, Servo
 from arco.storage import RequestCounts, Role, RoleStore, Scope, Store
@@ -82,6 +82,11 @@ class Host:
             return None
         uses_of(asgi).add(lease)
         return lease.workspace
+
+    def lost(self, scope: Scope) -> LostObject | None:
+        """What is missing of a workspace that was not found. For who has proved who they are: to others a workspace
+        that is damaged is none."""
+        return None if self.served is None else self.served.lost(scope)
 
     def reader_of(self, scope: Scope) -> RoleStore | None:
         """The objects of a workspace for reading, whether or not it is open; None if it is not served here."""

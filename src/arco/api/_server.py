@@ -37,7 +37,7 @@ from arco.core import (
     derive_secret,
     new_ulid,
 )
-from arco.runtime import Bounds, Workspace, Workspaces, look_behind, workspace_exists
+from arco.runtime import Bounds, Workspace, Workspaces, workspace_exists
 from arco.servo import Merger
 from arco.state import Cadence
 from arco.storage import Scope, Store, open_store
@@ -282,8 +282,9 @@ async def _opened(options: ServeOptions, runtime: Runtime, url: str) -> AsyncIte
         if not options.serves_many:
             lease = await host.served.use(options.scopes[0])
             if lease is None:
-                await look_behind(base, options.scopes[0], runtime)
-                raise NotFound(f"there is no workspace {options.scopes[0].root} here; create it with `arco init`")
+                raise host.served.lost(options.scopes[0]) or NotFound(
+                    f"there is no workspace {options.scopes[0].root} here; create it with `arco init`"
+                )
             lease.release()
         yield host, app
 

@@ -15,7 +15,7 @@ from arco.runtime import DEFINITIONS, read_incarnation
 from arco.state import Collection, Collector
 from arco.storage import MIN_AGE, ObjectInfo, RequestCounts, Role, RoleStore, Scope, Store
 
-__all__ = ["Cleared", "Watched", "collect_workspace"]
+__all__ = ["Cleared", "Watched", "collect_logs", "collect_workspace"]
 
 Watched = Callable[[str], AbstractContextManager[Callable[[int, int], None]]]
 """Opened for each log; hears how many objects are deleted, and of how many."""
@@ -35,9 +35,9 @@ class Cleared:
         return logs + [info for one in self.buried for info in one.objects]
 
     @property
-    def waits(self) -> bool:
-        """Whether something of a former incarnation is only too young to go."""
-        return any(one.waiting for one in self.buried)
+    def due(self) -> int | None:
+        """When some of what is only too young of former incarnations may go; None if nothing is."""
+        return min((one.due for one in self.buried if one.waiting), default=None)
 
 
 def _unwatched(log: str) -> AbstractContextManager[Callable[[int, int], None]]:
@@ -57,8 +57,30 @@ async def collect_workspace(
 ) -> Cleared:
     """Delete what no reader can reach of one log, or of both and of former incarnations. What cannot be read stops it
     before anything of its log is deleted."""
-    incarnation = await read_incarnation(base, scope, runtime)
-    store = RoleStore(base, scope, Role.COLLECTOR, counts or RequestCounts())
+    counts = counts or RequestCounts()
+    found = await collect_logs(
+        base, scope, runtime, log=log, counts=counts, min_age=min_age, dry_run=dry_run, watched=watched
+    )
+    buried: list[Buried] = []
+    if log is None:
+        buried = await bury(base, scope, runtime, counts=counts, min_age=min_age, dry_run=dry_run)
+    return Cleared(found, buried)
+
+
+async def collect_logs(
+    base: Store,
+    scope: Scope,
+    runtime: Runtime,
+    *,
+    log: str | None = None,
+    counts: RequestCounts,
+    min_age: float = MIN_AGE,
+    dry_run: bool = False,
+    watched: Watched = _unwatched,
+) -> list[Collection]:
+    """Delete what no reader can reach of one log, or of both, of the newest incarnation."""
+    incarnation = await read_incarnation(base, scope, runtime, counts=counts)
+    store = RoleStore(base, scope, Role.COLLECTOR, counts)
     found: list[Collection] = []
     for definition in DEFINITIONS:
         if log in (None, definition.log):
@@ -66,5 +88,4 @@ async def collect_workspace(
             with watched(definition.log) as progress:
                 collector = Collector(store, place, runtime, min_age=min_age)
                 found.append(await collector.collect(dry_run=dry_run, progress=progress))
-    buried = await bury(base, scope, runtime, min_age=min_age, dry_run=dry_run) if log is None else []
-    return Cleared(found, buried)
+    return found

@@ -1,16 +1,20 @@
 """`CollectionLoop`: collects an open workspace every so often, as `arco gc` does.
 
 It asks nobody while nothing happens: whether something was appended since the last collection is known in this process.
-A process that does not know of one collects once, some minutes after it opened the workspace. Of several servers each
-does it by itself: that is safe, and who comes second finds little to do.
+A process that does not know of one collects once, some minutes after it opened the workspace. Former incarnations have
+a time of their own: that at which what is left of one may go, or a day later if they could not be buried. Of several
+servers each does all of it by itself: that is safe, and who comes second finds little to do.
 """
 
+import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from arco.backup._collect import Cleared, collect_workspace
+from arco.backup._collect import Cleared, collect_logs
+from arco.backup._superseded import bury
 from arco.core import SECOND, ArcoError, Task
 from arco.runtime import Workspace
+from arco.state import Collection
 from arco.storage import Scope, Store
 
 __all__ = ["CollectionLoop", "LastCollection"]
@@ -18,6 +22,8 @@ __all__ = ["CollectionLoop", "LastCollection"]
 LOOK_SECONDS = 60.0
 FIRST_SECONDS = (300.0, 900.0)
 """After opening. Chance spreads what a process opens at once."""
+RIPE_SECONDS = (60.0, 600.0)
+"""After something of a former incarnation may go. The store dates its objects to the second at best."""
 SPREAD = 0.1
 """By which part of the time between two collections one may come early."""
 
@@ -30,7 +36,9 @@ class LastCollection:
     began: float
     """By the clock that counts sleep."""
     covered: Mapping[str, int] = field(default_factory=dict)
-    """Positions up to which nothing is a reason for another one; none if it failed, or something was too young."""
+    """Positions up to which nothing is a reason to collect the logs again; none if that failed."""
+    bury_at: float = math.inf
+    """When there is a reason to look at former incarnations again, by the same clock."""
 
 
 class CollectionLoop:
@@ -55,8 +63,8 @@ class CollectionLoop:
         self._told = told
         self._task: Task | None = None
         self._opened = self._positions()
-        first = self._runtime.boottime() + self._runtime.uniform(*FIRST_SECONDS)
-        self._due = max(first, self._due_again())
+        self._first = self._runtime.boottime() + self._runtime.uniform(*FIRST_SECONDS)
+        self._due = max(self._first, self._due_again())
         self.is_collecting = False
         """Whether a collection is under way now."""
         self.failed: ArcoError | None = None
@@ -82,37 +90,58 @@ class CollectionLoop:
                     self._told(f"the collection did not succeed, the next one tries again: {error.message}")
 
     def is_due(self) -> bool:
-        """Whether the last collection is long enough ago, and something changed since."""
-        if self._runtime.boottime() < self._due:
-            return False
-        last = self._last()
-        return self._always or last is None or self._is_beyond(last.covered)
+        """Whether the last collection is long enough ago and something changed since, or there is something to bury."""
+        now, last = self._runtime.boottime(), self._last()
+        if last is not None and now >= max(last.bury_at, self._first):
+            return True
+        return now >= self._due and self._is_changed()
 
     def owes(self) -> bool:
-        """Whether a collection is due, or will be soon, because of what was appended while the workspace was open here.
-        A workspace that is open for a few minutes a day would never be collected otherwise."""
-        last = self._last()
+        """Whether a collection is due, or will be soon, because of what was appended while the workspace was open here,
+        or of what there is to bury. A workspace that is open for a few minutes a day would never be collected
+        otherwise."""
+        now, last = self._runtime.boottime(), self._last()
         if last is None:
             return self._is_beyond(self._opened)
-        return self._runtime.boottime() >= self._due_again() and self._is_beyond(last.covered)
+        return now >= last.bury_at or (now >= self._due_again() and self._is_beyond(last.covered))
 
     async def collect(self) -> Cleared:
+        """Collect the logs, if something changed, and bury former incarnations."""
         workspace, began, positions = self._workspace, self._runtime.boottime(), self._positions()
-        self._remember(LastCollection(workspace.incarnation.id, began))
+        is_changed = self._is_changed()
+        covered: Mapping[str, int] = {} if is_changed else positions
+        last = LastCollection(workspace.incarnation.id, began, covered, began + self._every)
+        self._remember(last)
         self.is_collecting = True
         try:
-            cleared = await collect_workspace(
+            logs = await self._collect_logs() if is_changed else []
+            # Whatever becomes of the burial: that is no reason to collect the logs again.
+            last = replace(last, covered=positions)
+            self._remember(last)
+            buried = await bury(
                 self._base, workspace.scope, self._runtime, counts=workspace.counts, min_age=workspace.min_age
             )
         finally:
             self.is_collecting = False
-        if not cleared.waits:
-            self._remember(LastCollection(workspace.incarnation.id, began, positions))
+        cleared = Cleared(logs, buried)
+        self._remember(replace(last, bury_at=self._bury_at(cleared.due)))
         self.failed = None
         if cleared.objects:
             size = sum(info.size for info in cleared.objects)
             self._told(f"collected: {len(cleared.objects)} objects are deleted, {size} bytes")
         return cleared
+
+    async def _collect_logs(self) -> list[Collection]:
+        workspace = self._workspace
+        return await collect_logs(
+            self._base, workspace.scope, self._runtime, counts=workspace.counts, min_age=workspace.min_age
+        )
+
+    def _bury_at(self, due: int | None) -> float:
+        if due is None:
+            return math.inf
+        left = max(0.0, (due - self._runtime.now()) / SECOND)
+        return self._runtime.boottime() + left + self._runtime.uniform(*RIPE_SECONDS)
 
     def _remember(self, last: LastCollection) -> None:
         self._known[self._workspace.scope] = last
@@ -128,6 +157,11 @@ class CollectionLoop:
 
     def _positions(self) -> dict[str, int]:
         return {name: log.replica.watermark for name, log in self._workspace.logs.items()}
+
+    def _is_changed(self) -> bool:
+        """Whether there is a reason to collect the logs."""
+        last = self._last()
+        return self._always or last is None or self._is_beyond(last.covered)
 
     def _is_beyond(self, positions: Mapping[str, int]) -> bool:
         return any(position > positions.get(name, 0) for name, position in self._positions().items())

@@ -48,7 +48,7 @@ class Buried:
     waiting: int = 0
     """Objects that are too young to go."""
     due: int = 0
-    """When the last of those may go."""
+    """When the last of those may go, by the clock of this process."""
 
     @property
     def bytes(self) -> int:
@@ -60,23 +60,31 @@ async def bury(
     scope: Scope,
     runtime: Runtime,
     *,
+    counts: RequestCounts | None = None,
     min_age: float = MIN_AGE,
     dry_run: bool = False,
     progress: Progress = lambda what, done, total: None,
 ) -> list[Buried]:
     """Delete what may go of every incarnation but the newest. One that is not sealed is left alone."""
-    burying = _Burying(base, scope, runtime, int(min_age * SECOND), dry_run, progress)
-    lives = await read_incarnations(base, scope, runtime, all_of_them=True)
+    counts = counts or RequestCounts()
+    burying = _Burying(base, scope, runtime, counts, int(min_age * SECOND), dry_run, progress)
+    lives = await read_incarnations(base, scope, runtime, all_of_them=True, counts=counts)
     now = await burying.now() if len(lives) > 1 else 0
     return [await burying.bury(old, new, now) for old, new in pairwise(lives)]
 
 
 class _Burying:
     def __init__(
-        self, base: Store, scope: Scope, runtime: Runtime, min_age: int, dry_run: bool, progress: Progress
+        self,
+        base: Store,
+        scope: Scope,
+        runtime: Runtime,
+        counts: RequestCounts,
+        min_age: int,
+        dry_run: bool,
+        progress: Progress,
     ) -> None:
-        self._admin = RoleStore(base, scope, Role.ADMIN, RequestCounts())
-        self._store = RoleStore(base, scope, Role.COLLECTOR, RequestCounts())
+        self._store = RoleStore(base, scope, Role.COLLECTOR, counts)
         self._scope = scope
         self._runtime = runtime
         self._min_age = min_age
@@ -98,17 +106,21 @@ class _Burying:
         if not await self._is_sealed(old):
             return Buried(old.id, kept=len(listed))
         if now < due:
-            return Buried(old.id, waiting=len(listed), due=due)
+            return Buried(old.id, waiting=len(listed), due=self._here(due, now))
         if not self._dry_run:
             for log in LOGS:
                 place = Place(self._scope.tenant, self._scope.workspace, old.id, log)
-                await end_manifests(self._admin, place, self._runtime)
+                await end_manifests(self._store, place, self._runtime)
             listed = [info async for info in self._store.list(old.id)]
         found = self._judge(old, listed, now)
         found.objects.extend([info async for info in self._begun(old, new)])
         if not self._dry_run:
             await self._delete(old, found.objects)
         return found
+
+    def _here(self, time: int, now: int) -> int:
+        """A time of the store by the clock of this process, which may go differently."""
+        return time - now + self._runtime.now()
 
     async def _is_sealed(self, old: Incarnation) -> bool:
         for log in LOGS:
@@ -136,7 +148,7 @@ class _Burying:
             kept, waiting = kept + 1, waiting + len(young)
             due = max([due, *(info.modified + self._min_age for info in young)])
             gone += [info for info in below if info not in young]
-        return Buried(old.id, gone, kept, waiting, due)
+        return Buried(old.id, gone, kept, waiting, self._here(due, now))
 
     async def _begun(self, old: Incarnation, new: Incarnation) -> AsyncIterator[ObjectInfo]:
         """What lies in folders that were begun on top of an incarnation and can never be opened; their names last."""

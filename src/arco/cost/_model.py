@@ -184,14 +184,17 @@ def _idle(logs: list[_Log], scale: Scale, known: Profile) -> dict[Operation, flo
 
 def _collections(logs: list[_Log], scale: Scale, known: Profile) -> dict[Operation, float]:
     """A collection reads every retained revision and the new packs, and deletes what has been superseded or packed."""
+    both = known.requests[
+        "collect a workspace of 2 logs as a server does, 2 older revisions retained of each, nothing to delete"
+    ]
     few = known.requests["collect, 5 older revisions retained, nothing to delete"]
     some = known.requests["collect, 6 older revisions expired"]
     times = scale.collections
-    gets = heads = floors = deletes = 0.0
+    gets, heads = (both["get"] - 2 * len(logs)) * times, both["head"] * times
+    floors = deletes = 0.0
     for log in logs:
         packs, packed = log.packed.packs / scale.days, log.packed.segments / scale.days
-        gets += (_retained(log, scale.days) + few["get"] - 5 + log.packed.lists) * times + (packs if times else 0.0)
-        heads += few["head"] * times
+        gets += (_retained(log, scale.days) + log.packed.lists) * times + (packs if times else 0.0)
         manifests, files = _garbage(log, scale.days)
         if times:
             floors += min(manifests, times) + min(packs, times)
@@ -199,7 +202,7 @@ def _collections(logs: list[_Log], scale: Scale, known: Profile) -> dict[Operati
     return {
         Operation.GET: gets,
         Operation.HEAD: heads + floors * (some["head"] - few["head"]),
-        Operation.LIST: len(logs) * few["list"] * times,
+        Operation.LIST: both["list"] * times,
         Operation.CREATE: floors * some["create"],
         Operation.DELETE: deletes,
     }

@@ -102,24 +102,31 @@ async def init_workspace(base: Store, scope: Scope, runtime: Runtime) -> Incarna
     raise Conflict(f"the workspace {scope.root} exists already; open it, or choose another name")
 
 
-async def read_incarnation(base: Store, scope: Scope, runtime: Runtime) -> Incarnation:
+async def read_incarnation(
+    base: Store, scope: Scope, runtime: Runtime, *, counts: RequestCounts | None = None
+) -> Incarnation:
     """The newest incarnation; `NotFound` if the workspace was never created, `LostObject` if its first one is gone."""
-    found = await read_incarnations(base, scope, runtime)
+    found = await read_incarnations(base, scope, runtime, counts=counts)
     if not found and await look_behind(base, scope, runtime):
-        found = await read_incarnations(base, scope, runtime)
+        found = await read_incarnations(base, scope, runtime, counts=counts)
     if not found:
         raise NotFound(f"there is no workspace {scope.root} here; create it with `arco init`")
     return found[-1]
 
 
 async def read_incarnations(
-    base: Store, scope: Scope, runtime: Runtime, *, all_of_them: bool = False
+    base: Store,
+    scope: Scope,
+    runtime: Runtime,
+    *,
+    all_of_them: bool = False,
+    counts: RequestCounts | None = None,
 ) -> list[Incarnation]:
     """The newest incarnation, or with `all_of_them` every one, oldest first; empty if there is no workspace.
 
     Empty also where the first one is lost: who takes that for a new store asks `look_behind`.
     """
-    incarnations = _incarnations(RoleStore(base, scope, Role.READER, RequestCounts()), runtime)
+    incarnations = _incarnations(RoleStore(base, scope, Role.READER, counts or RequestCounts()), runtime)
     tail = await incarnations.tail()
     first = 1 if all_of_them else max(tail.number, 1)
     return [
@@ -147,8 +154,9 @@ async def open_incarnation(base: Store, scope: Scope, runtime: Runtime, new: Inc
 
 
 async def workspace_exists(base: Store, scope: Scope, runtime: Runtime) -> bool:
-    """Whether the workspace was ever created; one request."""
-    return await _incarnations(RoleStore(base, scope, Role.READER, RequestCounts()), runtime).exists(1)
+    """Whether the workspace was ever created; one request if it was. `LostObject` if its first incarnation is gone."""
+    incarnations = _incarnations(RoleStore(base, scope, Role.READER, RequestCounts()), runtime)
+    return await incarnations.exists(1) or await look_behind(base, scope, runtime)
 
 
 class Workspace:

@@ -9,7 +9,9 @@ has something to do by itself (`Hosted.is_busy`). Memory is counted, not measure
 much for a row, because a process does not give back to the system what Python frees.
 
 A name that nobody knows is asked for at the store once, and then refused without asking for a while; names that were
-never found share a rate, so that nobody can make this process search the bucket.
+never found share a rate, so that nobody can make this process search the bucket. One that is there and cannot be found
+by its name is refused like one that nobody knows: whoever asks may be anybody, so only the log is told, and who asks
+`lost`.
 """
 
 import logging
@@ -19,7 +21,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
-from arco.core import ArcoError, Future, NotFound, RateLimited, Runtime, Task, Unavailable
+from arco.core import ArcoError, Future, LostObject, NotFound, RateLimited, Runtime, Task, Unavailable
 from arco.runtime._workspace import Workspace
 from arco.storage import Scope
 
@@ -37,8 +39,8 @@ ROW_BYTES = 1 << 10
 UNKNOWN_SECONDS = 30.0
 """For which it is remembered that there is no such workspace; one that is made meanwhile is seen after that."""
 MAX_UNKNOWN = 10_000
-MISSES = 50
-"""Names in a second that may turn out to be nobody's."""
+MISSES = 10
+"""Names in a second that may turn out to be nobody's: each costs a head and a list, and strangers can make them up."""
 MEASURED_SECONDS = 1.0
 """Between two counts of the rows of one workspace."""
 BUSY_SECONDS = 30.0
@@ -80,6 +82,14 @@ class Bounds:
     """After which a workspace is closed that nobody asked for; None to keep what is open."""
     memory_bytes: int | None = None
     """What open workspaces and their rows may take together; None for each one's own bound alone."""
+
+
+@dataclass(frozen=True)
+class _Unknown:
+    """A name that is refused without asking."""
+
+    until: float
+    lost: LostObject | None
 
 
 class _Entry:
@@ -129,7 +139,8 @@ class Workspaces:
         bounds: Bounds | None = None,
         named: Iterable[Scope] | None = None,
     ) -> None:
-        """`exists` makes one request. With `named` all other workspaces are refused without asking."""
+        """`exists` makes one request for a workspace that does, and raises `LostObject` for what is left of one. With
+        `named` all other workspaces are refused without asking."""
         self.bounds = bounds or Bounds()
         self._idle = self.bounds.idle_seconds if self.bounds.idle_seconds is not None else float("inf")
         self.named = None if named is None else frozenset(named)
@@ -143,13 +154,18 @@ class Workspaces:
         self._exists = exists
         self._entries: OrderedDict[Scope, _Entry] = OrderedDict()  # the least recently used first
         self._known: set[Scope] = set()
-        self._unknown: OrderedDict[Scope, float] = OrderedDict()
+        self._unknown: OrderedDict[Scope, _Unknown] = OrderedDict()
         self._asking: dict[Scope, Future[bool]] = {}
         self._misses = (float(MISSES), float("-inf"))  # how many are left, as of when
         self._wakeup: Future[None] = runtime.future()
         self._task: Task | None = None
         self._due = float("-inf")  # when the timer ends that runs now
         self._ended = False
+
+    def lost(self, scope: Scope) -> LostObject | None:
+        """What is missing of a workspace that `use` has just not found; None if there is nothing of it."""
+        unknown = self._unknown.get(scope)
+        return None if unknown is None else unknown.lost
 
     def serves(self, scope: Scope) -> bool:
         """Whether it may be opened here, if it exists."""
@@ -265,12 +281,13 @@ class Workspaces:
     # Whether it exists
 
     async def _is_there(self, scope: Scope) -> bool:
-        """One request at most, shared by all who ask at once."""
+        """Asked once, for all who ask at once."""
         if not self.serves(scope):
             return False
         if scope in self._known:
             return True
-        if self._unknown.get(scope, float("-inf")) > self._runtime.boottime():
+        unknown = self._unknown.get(scope)
+        if unknown is not None and unknown.until > self._runtime.boottime():
             return False
         asking = self._asking.get(scope)
         if asking is None:
@@ -282,13 +299,18 @@ class Workspaces:
 
     async def _ask(self, scope: Scope, answer: Future[bool]) -> None:
         self.lookups += 1
+        lost = None
         try:
-            found = await self._exists(scope)
+            try:
+                found = await self._exists(scope)
+            except LostObject as error:
+                _log.error("%s is damaged: %s", scope.root, error.message)
+                found, lost = False, error
             if found:
                 self._known.add(scope)
             else:
                 self._misses = (self._misses_left() - 1, self._runtime.boottime())
-                self._remember_unknown(scope)
+                self._remember_unknown(scope, lost)
             answer.set(found)
         except BaseException as error:
             answer.fail(
@@ -303,9 +325,9 @@ class Workspaces:
         left, since = self._misses
         return min(float(MISSES), left + (self._runtime.boottime() - since) * MISSES)
 
-    def _remember_unknown(self, scope: Scope) -> None:
+    def _remember_unknown(self, scope: Scope, lost: LostObject | None = None) -> None:
         self._known.discard(scope)
-        self._unknown[scope] = self._runtime.boottime() + UNKNOWN_SECONDS
+        self._unknown[scope] = _Unknown(self._runtime.boottime() + UNKNOWN_SECONDS, lost)
         self._unknown.move_to_end(scope)
         while len(self._unknown) > MAX_UNKNOWN:
             self._unknown.popitem(last=False)

@@ -1,7 +1,7 @@
 """Bucket policies for the roles, written from the same table that `RoleStore` decides by.
 
-One document per role, for an S3 user or role. It names one incarnation, because `*` in a policy spans folders and would
-reach into others; export it again after a restore, which also shuts out whoever still runs on the old incarnation. The
+One document per role, for an S3 user or role. It names the incarnation in use; export it again after a restore, which
+also shuts out whoever still runs on the old one. Only the collector has rights on those before it, which it buries. The
 document of the role backup is for the bucket that backups go to.
 
 - Reading is granted for the whole workspace. The list right is what makes S3 answer 404 instead of 403 for a missing
@@ -14,7 +14,17 @@ document of the role backup is for the bucket that backups go to.
 from typing import Any
 
 from arco.storage._paths import below
-from arco.storage._role import NEVER_DELETED, NEVER_SIGNED, Action, Role, check_incarnation, write_grants
+from arco.storage._role import (
+    NEVER_DELETED,
+    NEVER_SIGNED,
+    SOME_INCARNATION,
+    Action,
+    Role,
+    check_incarnation,
+    in_use,
+    named,
+    write_grants,
+)
 from arco.storage._scope import Scope
 
 __all__ = ["s3_policy"]
@@ -26,11 +36,13 @@ def s3_policy(role: Role, bucket: str, scope: Scope, incarnation: str, prefix: s
     check_incarnation(incarnation)
 
     def objects(*patterns: str) -> list[str]:
-        return [f"arn:aws:s3:::{bucket}/{root}/{pattern.replace('{inc}', incarnation)}" for pattern in patterns]
+        texts = (named(pattern, incarnation, SOME_INCARNATION) for pattern in patterns)
+        return [f"arn:aws:s3:::{bucket}/{root}/{text}" for text in texts]
 
     def granted(action: Action) -> list[str]:
         return objects(*(grant.pattern for grant in write_grants(role) if action in grant.actions))
 
+    kept = [text for grant in write_grants(role) if (text := in_use(grant.pattern, incarnation))]
     return {
         "Version": "2012-10-17",
         "Statement": [
@@ -42,6 +54,7 @@ def s3_policy(role: Role, bucket: str, scope: Scope, incarnation: str, prefix: s
             _statement("Overwrite", "Allow", "s3:PutObject", granted(Action.OVERWRITE)),
             _statement("Delete", "Allow", "s3:DeleteObject", granted(Action.DELETE)),
             _statement("NeverDelete", "Deny", "s3:DeleteObject", objects(*NEVER_DELETED)),
+            *([_statement("NeverPublish", "Deny", "s3:PutObject", objects(*kept))] if kept else []),
             _statement(
                 "NeverSign",
                 "Deny",

@@ -9,7 +9,16 @@ from typing import Any
 
 from arco.core import Invalid
 from arco.storage._paths import below
-from arco.storage._role import NEVER_DELETED, Action, Role, check_incarnation, write_grants
+from arco.storage._role import (
+    NEVER_DELETED,
+    SOME_INCARNATION,
+    Action,
+    Role,
+    check_incarnation,
+    in_use,
+    named,
+    write_grants,
+)
 from arco.storage._scope import Scope
 
 __all__ = ["azure_policy"]
@@ -46,7 +55,7 @@ def azure_policy(role: Role, container: str, scope: Scope, incarnation: str, pre
         patterns = [grant.pattern for grant in write_grants(role) if action in grant.actions]
         if not patterns:
             continue
-        allowed = " OR ".join(_like("StringLike", root, pattern, incarnation) for pattern in patterns)
+        allowed = " OR ".join(_granted(root, pattern, incarnation) for pattern in patterns)
         if action is Action.DELETE:
             kept = " AND ".join(_like("StringNotLike", root, pattern, incarnation) for pattern in NEVER_DELETED)
             allowed = f"({allowed}) AND {kept}"
@@ -75,5 +84,10 @@ def _below(attribute: str, root: str) -> str:
     return f"{attribute} StringStartsWith '{root}/'"
 
 
+def _granted(root: str, pattern: str, incarnation: str) -> str:
+    text, kept = _like("StringLike", root, pattern, incarnation), in_use(pattern, incarnation)
+    return f"({text} AND {_like('StringNotLike', root, kept, incarnation)})" if kept else text
+
+
 def _like(operator: str, root: str, pattern: str, incarnation: str) -> str:
-    return f"{_PATH} {operator} '{root}/{pattern.replace('{inc}', incarnation)}'"
+    return f"{_PATH} {operator} '{root}/{named(pattern, incarnation, SOME_INCARNATION)}'"

@@ -2,20 +2,24 @@
 
 Whoever may create an object there may not replace it: that takes the right to delete as well. So `create` alone is
 what `create` means here, and who may overwrite a path can also delete it; the document says so. A condition knows no
-`*` inside a name, but `extract` finds what stands between two texts. It may hold twelve logical operators, so that many
-patterns take several bindings. Built from Google's documentation, not tried against the service.
+`*` inside a name, but `extract` finds what stands between two texts; a pattern with several is asked for one after the
+other. It may hold twelve logical operators, so that many patterns take several bindings. Built from Google's
+documentation, not tried against the service.
 """
 
 import json
+from itertools import pairwise
 from typing import Any
 
 from arco.storage._paths import below
-from arco.storage._role import NEVER_DELETED, Action, Role, check_incarnation, write_grants
+from arco.storage._role import NEVER_DELETED, Action, Role, check_incarnation, in_use, named, write_grants
 from arco.storage._scope import Scope
 
 __all__ = ["gcs_policy"]
 
 MAX_OPERATORS = 12
+
+_SOME_INCARNATION = "inc-*"
 
 _OVERWRITER = "arco.objectOverwriter"
 _DELETER = "arco.objectDeleter"
@@ -24,6 +28,7 @@ _CUSTOM = {
     _DELETER: ["storage.objects.delete"],
 }
 _NOT_EXPRESSED = [
+    "folders of former incarnations are known by their names alone, at whatever depth; Arco has none of them twice",
     "who may overwrite a path may delete it too: an overwrite needs storage.objects.delete",
     "who may read a private file may sign a URL for it: conditions do not see how a request is signed; Arco signs none",
 ]
@@ -37,15 +42,20 @@ def gcs_policy(role: Role, bucket: str, scope: Scope, incarnation: str, prefix: 
     root = below(prefix, scope.root)
     check_incarnation(incarnation)
 
-    def named(pattern: str) -> str:
-        return f"projects/_/buckets/{bucket}/objects/{root}/{pattern.replace('{inc}', incarnation)}"
+    def matches(pattern: str) -> str:
+        text = named(pattern, incarnation, _SOME_INCARNATION)
+        return _matches(f"projects/_/buckets/{bucket}/objects/{root}/{text}")
+
+    def allowed(pattern: str) -> str:
+        text, kept = matches(pattern), in_use(pattern, incarnation)
+        return f"({text} && !({matches(kept)}))" if kept else text
 
     def granted(action: Action) -> list[str]:
-        return [named(grant.pattern) for grant in write_grants(role) if action in grant.actions]
+        return [allowed(grant.pattern) for grant in write_grants(role) if action in grant.actions]
 
     listed = f'api.getAttribute("storage.googleapis.com/objectListPrefix", "").startsWith({json.dumps(f"{root}/")})'
-    kept = " || ".join(_matches(named(pattern)) for pattern in NEVER_DELETED)
-    bindings = [_binding("roles/storage.objectViewer", "Read", f"{_matches(named('*'))} || {listed}")]
+    kept = " || ".join(matches(pattern) for pattern in NEVER_DELETED)
+    bindings = [_binding("roles/storage.objectViewer", "Read", f"{matches('*')} || {listed}")]
     bindings += _bindings("roles/storage.objectCreator", "Create", granted(Action.CREATE))
     bindings += _bindings(_OVERWRITER, "Overwrite", granted(Action.OVERWRITE))
     bindings += _bindings(_DELETER, "Delete", granted(Action.DELETE), unless=kept)
@@ -62,23 +72,28 @@ def gcs_policy(role: Role, bucket: str, scope: Scope, incarnation: str, prefix: 
 
 def _matches(pattern: str) -> str:
     """CEL for a pattern of `_role`, in which `*` is any text."""
-    first, star, rest = pattern.partition("*")
-    if not star:
+    first, *between = pattern.split("*")
+    if not between:
         return f"resource.name == {json.dumps(pattern)}"
-    if not rest:
-        return f"resource.name.startsWith({json.dumps(first)})"
-    if rest.endswith("*"):
-        return f'resource.name.extract({json.dumps(f"{first}{{any}}{rest[:-1]}")}) != ""'
-    return f"(resource.name.startsWith({json.dumps(first)}) && resource.name.endsWith({json.dumps(rest)}))"
+    last = between.pop()
+    if between:
+        tests = [
+            f'resource.name.extract({json.dumps(f"{before}{{any}}{after}")}) != ""'
+            for before, after in pairwise([first, *between])
+        ]
+    else:
+        tests = [f"resource.name.startsWith({json.dumps(first)})"]
+    if last:
+        tests.append(f"resource.name.endsWith({json.dumps(last)})")
+    return tests[0] if len(tests) == 1 else f"({' && '.join(tests)})"
 
 
-def _bindings(role: str, title: str, patterns: list[str], unless: str = "") -> list[dict[str, Any]]:
+def _bindings(role: str, title: str, conditions: list[str], unless: str = "") -> list[dict[str, Any]]:
     """As many as it takes to stay below the limit of operators."""
     spent = _operators(unless) + 2 if unless else 0
     found: list[list[str]] = []
     left = 0
-    for pattern in patterns:
-        text = _matches(pattern)
+    for text in conditions:
         needed = _operators(text) + 1
         if not found or needed > left:
             found.append([])

@@ -1,9 +1,11 @@
 """Who may write where: one table from which `RoleStore` decides and `s3_policy` writes its documents.
 
 A *role* is what a process does. A *grant* gives it actions on the paths that match a pattern, relative to the
-workspace. In a pattern `{inc}` is the folder of an incarnation (one segment) and `*` is anything, `/` included, which
-is what it means in a bucket policy. Everybody may read everything of the workspace. Nobody may sign what is private: a
-signed URL carries no role. Nobody deletes a floor: it proves that numbers below it may be gone.
+workspace. In a pattern `*` is anything, `/` included, which is what it means in a bucket policy. The folder of an
+incarnation (one segment) is `{inc}` for the one in use, `{any}` for that and all before it, `{former}` for those before
+it alone; a handle does not know which one is in use and takes all three for any, a policy tells them apart. Everybody
+may read everything of the workspace. Nobody may sign what is private: a signed URL carries no role. Nobody deletes a
+floor: it proves that numbers below it may be gone.
 """
 
 import re
@@ -18,11 +20,14 @@ __all__ = [
     "NEVER_DELETED",
     "NEVER_SIGNED",
     "SHARED",
+    "SOME_INCARNATION",
     "Action",
     "Grant",
     "Role",
     "check_incarnation",
+    "in_use",
     "may",
+    "named",
     "write_grants",
 ]
 
@@ -61,8 +66,11 @@ SHARED = frozenset({"backups", "blobs", "code", "data", "incarnations", "landing
 """The folders beside the incarnations. No incarnation may have one of these names. In `landing` only others
 write; in `warehouse` engines write the data of Iceberg tables, and Arco their metadata."""
 
-NEVER_SIGNED = ("{inc}/private/*",)
-_FLOORS = ("{inc}/ledger/*/floor/*", "{inc}/manifests/*/floor/*", "{inc}/iceberg/pointers/*/floor/*")
+SOME_INCARNATION = f"inc-{'?' * 26}"
+"""Any incarnation, in a policy in which `?` is one character: `*` would reach into its folders."""
+
+NEVER_SIGNED = ("{any}/private/*",)
+_FLOORS = ("{any}/ledger/*/floor/*", "{any}/manifests/*/floor/*", "{any}/iceberg/pointers/*/floor/*")
 NEVER_DELETED = (*_FLOORS, "backups/floor/*")
 
 _SELF_TEST = Grant("selftest/*", frozenset({Action.CREATE, Action.OVERWRITE, Action.DELETE}))
@@ -83,10 +91,12 @@ _TABLE: dict[Role, tuple[Grant, ...]] = {
     ),
     Role.COLLECTOR: (
         *_grants(Action.CREATE, *_FLOORS),
-        *_grants(Action.DELETE, "{inc}/ledger/*", "{inc}/state/*", "{inc}/private/*", "{inc}/manifests/*"),
-        *_grants(Action.DELETE, "{inc}/packs/*", "{inc}/iceberg/*", "data/*", "logs/*", "warehouse/*"),
+        # The bare manifest after the last one of a former incarnation. Its number begins with 0, as all do.
+        *_grants(Action.CREATE, "{former}/manifests/*/0*/*"),
+        *_grants(Action.DELETE, "{any}/ledger/*", "{any}/state/*", "{any}/private/*", "{any}/manifests/*"),
+        *_grants(Action.DELETE, "{any}/packs/*", "{any}/iceberg/*", "data/*", "logs/*", "warehouse/*"),
         # What only an erasure deletes, and what it leaves of the incarnation before it.
-        *_grants(Action.DELETE, "blobs/*", "code/*", "{inc}/successors/*"),
+        *_grants(Action.DELETE, "blobs/*", "code/*", "{any}/successors/*"),
     ),
     Role.READER: (),
     Role.ICEBERG: _grants(Action.CREATE, "{inc}/iceberg/*", "warehouse/*"),
@@ -120,6 +130,16 @@ def may(role: Role, action: Action, path: str) -> bool:
     return _matches_any(tuple(grant.pattern for grant in write_grants(role) if action in grant.actions), path)
 
 
+def named(pattern: str, incarnation: str, some: str) -> str:
+    """A pattern in a policy for the incarnation that is in use; `some` is how the policy spells any."""
+    return pattern.replace("{inc}", incarnation).replace("{any}", some).replace("{former}", some)
+
+
+def in_use(pattern: str, incarnation: str) -> str | None:
+    """What a pattern of former incarnations must not be taken for, in a policy; None for any other pattern."""
+    return pattern.replace("{former}", incarnation) if "{former}" in pattern else None
+
+
 def check_incarnation(name: str) -> str:
     """The name itself if it may name an incarnation's folder, else `Invalid`."""
     if "/" in check_path(name) or name in SHARED:
@@ -134,5 +154,7 @@ def _matches_any(patterns: tuple[str, ...], path: str) -> bool:
 @lru_cache(maxsize=256)
 def _compiled(patterns: tuple[str, ...]) -> re.Pattern[str]:
     incarnation = rf"(?!(?:{'|'.join(sorted(SHARED))})/)[^/]+"
-    texts = (re.escape(pattern).replace(r"\{inc\}", incarnation).replace(r"\*", ".*") for pattern in patterns)
+    texts = (
+        re.sub(r"\\{\w+\\}", lambda _: incarnation, re.escape(pattern)).replace(r"\*", ".*") for pattern in patterns
+    )
     return re.compile("|".join(texts) or r"(?!)")
