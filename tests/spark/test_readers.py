@@ -4,8 +4,11 @@ from a disk, and what signed URLs of a bucket give."""
 import asyncio
 import datetime as dt
 import io
+import json
+import os
 import shutil
 import subprocess
+import sys
 import urllib.request
 from collections.abc import Callable
 from decimal import Decimal
@@ -17,16 +20,19 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from arco.spark._place import place_of
 from arco.storage import MemoryStore
 from arco.worker._values import _encoded
 from tests.emulators.servers import HERE, Emulator, missing_component
 from tests.simulation.months import SCOPE, Load, live, run
+from tests.spark.jars import s3_jars
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 Reader = Callable[[Path], pa.Table]
 
+PREFIX = "readers"
 LOCAL = "local"
 """The column of times without a zone, in an hour that many zones do not have."""
 NEW_YEAR = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
@@ -144,22 +150,58 @@ def test_data_of_assets_is_read_by_all(data: dict[str, Path], readers: dict[str,
         assert found.schema.field(LOCAL).type.tz is None, reader
 
 
+def uploaded(emulator: Emulator, files: dict[str, Path]) -> dict[str, str]:
+    """Puts files into a bucket; a signed URL of each."""
+
+    async def put() -> dict[str, str]:
+        store = emulator.store(PREFIX)
+        for name, path in files.items():
+            await store.put(f"{name}.parquet", path.read_bytes(), only_if_absent=False)
+        return {name: await store.sign(f"{name}.parquet", expires_in=600) for name in files}
+
+    return asyncio.run(put())
+
+
 def test_the_same_is_read_from_a_bucket_by_signed_urls(
     merged: dict[str, Path], data: dict[str, Path], s3_server: Emulator, tmp_path: Path
 ) -> None:
     largest = sorted(merged, key=lambda name: merged[name].stat().st_size)[-2:]
     files = data | {name: merged[name] for name in largest}
-
-    async def uploaded() -> dict[str, str]:
-        store = s3_server.store("readers")
-        for name, path in files.items():
-            await store.put(f"{name}.parquet", path.read_bytes(), only_if_absent=False)
-        return {name: await store.sign(f"{name}.parquet", expires_in=600) for name in files}
-
-    for name, url in asyncio.run(uploaded()).items():
+    for name, url in uploaded(s3_server, files).items():
         expected = rows(pq.read_table(files[name]))
         fetched = tmp_path / "fetched.parquet"
         with urllib.request.urlopen(url, timeout=60) as answer:  # DuckDB reads URLs by an extension, which it downloads
             fetched.write_bytes(answer.read())
         assert rows(by_duckdb(fetched)) == expected, ("duckdb", name)
         assert rows(by_wasm(url)) == expected, ("parquet-wasm", name)
+
+
+SPARK = """
+import json, sys
+import pyarrow.parquet as pq
+from pyspark.sql import SparkSession
+builder = SparkSession.builder.master("local[1]")
+for name, value in json.loads(sys.argv[1]).items():
+    builder = builder.config(name, value)
+session = builder.getOrCreate()
+for source, target in json.loads(sys.argv[2]).items():
+    pq.write_table(session.read.parquet(source).toArrow(), target)
+session.stop()
+"""
+
+
+@pytest.mark.prove
+def test_spark_reads_the_same_from_a_bucket(data: dict[str, Path], s3_server: Emulator, tmp_path: Path) -> None:
+    """In a process of its own: the jars of S3 must be there when Spark starts."""
+    uploaded(s3_server, data)
+    options = {name: str(value).lower() for name, value in s3_server.options.items()}
+    place = place_of(s3_server.bucket_url, options, PREFIX)
+    conf = {f"spark.hadoop.{name}": value for name, value in place.conf.items()}
+    conf |= {"spark.jars": ",".join(s3_jars()), "spark.ui.enabled": "false", "spark.sql.session.timeZone": "UTC"}
+    wanted = {place.pattern(f"{name}.parquet"): str(tmp_path / name) for name in data}
+    environ = {**os.environ, "SPARK_LOCAL_IP": "127.0.0.1"}
+    command = [sys.executable, "-c", SPARK, json.dumps(conf), json.dumps(wanted)]
+    done = subprocess.run(command, env=environ, capture_output=True, text=True, check=False, timeout=600)
+    assert done.returncode == 0, done.stderr[-2_000:]
+    for name, path in data.items():
+        assert rows(pq.read_table(tmp_path / name)) == rows(pq.read_table(path)), name
