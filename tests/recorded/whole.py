@@ -15,8 +15,9 @@ import json
 import sys
 import tarfile
 import tempfile
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -26,10 +27,25 @@ import httpx
 from arco.api import close_app, local_app
 from arco.core import Runtime
 from arco.runtime import DEFINITIONS, AsyncRuntime, Workspace
+from arco.state import Definition, define_log
 from arco.storage import LocalStore
 from tests.recorded.record import HERE, SCOPE, fields_of, record, summary
 
-__all__ = ["ARCHIVES", "ICEBERG", "STORE", "House", "commit", "extract", "live", "opened"]
+__all__ = [
+    "ARCHIVES",
+    "ICEBERG",
+    "SCHEMA",
+    "House",
+    "Recording",
+    "commit",
+    "extract",
+    "keep",
+    "later",
+    "live",
+    "opened",
+    "root_of",
+    "served",
+]
 
 STORE = "memory://recorded"
 """What locations of Iceberg tables begin with, so that the archive may be opened anywhere."""
@@ -53,14 +69,27 @@ class House:
 
 
 @asynccontextmanager
-async def opened(folder: Path) -> AsyncIterator[House]:
+async def served(workspace: Workspace, root: str) -> AsyncIterator[House]:
+    """The API on an open workspace, whose Iceberg tables lie below `root`."""
+    app = local_app(workspace, workspace.runtime, "recorder", store=root)
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://localhost") as http:
+        yield House(workspace, http)
+    await close_app(app)
+
+
+@asynccontextmanager
+async def opened(folder: Path, root: str = STORE) -> AsyncIterator[House]:
     """The workspace in a folder, owned and published by this process."""
-    runtime = AsyncRuntime()
-    async with await Workspace.open(LocalStore(folder), SCOPE, runtime) as workspace:
-        app = local_app(workspace, runtime, "recorder", store=STORE)
-        async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://localhost") as http:
-            yield House(workspace, http)
-        await close_app(app)
+    async with (
+        await Workspace.open(LocalStore(folder), SCOPE, AsyncRuntime()) as workspace,
+        served(workspace, root) as house,
+    ):
+        yield house
+
+
+def root_of(expected: Mapping[str, Any]) -> str:
+    """What locations of Iceberg tables of an archive begin with."""
+    return str(expected.get("root", STORE))
 
 
 def _key(runtime: Runtime) -> str:
@@ -90,15 +119,17 @@ async def _work(house: House) -> None:
     await house.ask("DELETE", f"{tables}/stock")
 
 
-async def live(house: House, columns: dict[str, Any] | None = None) -> dict[str, Any]:
-    """What the workspace says now: each table of state by rows and digest, and each Iceberg table."""
+async def live(
+    house: House, columns: dict[str, Any] | None = None, names: Iterable[str] = TABLES[:2]
+) -> dict[str, Any]:
+    """What the workspace says now: each table of state by rows and digest, and Iceberg tables of `lake` by name."""
     logs: dict[str, Any] = {}
     for definition in DEFINITIONS:
         log = house.workspace.logs[definition.log]
         mine = columns[definition.log] if columns else fields_of(definition)
         state = await log.frozen()
         logs[definition.log] = {"columns": mine, "tables": await summary(definition, state, mine)}
-    tables = {name: await house.ask("GET", f"{ICEBERG}/namespaces/lake/tables/{name}") for name in TABLES[:2]}
+    tables = {name: await house.ask("GET", f"{ICEBERG}/namespaces/lake/tables/{name}") for name in names}
     return {"logs": logs, "iceberg": tables}
 
 
@@ -114,18 +145,18 @@ async def _record(folder: Path, files: dict[str, bytes]) -> dict[str, Any]:
         return await live(house)
 
 
-def _pack(folder: Path, expected: dict[str, Any], archive: Path) -> None:
-    def plain(info: tarfile.TarInfo) -> tarfile.TarInfo:
-        info.mtime, info.uid, info.gid, info.uname, info.gname, info.mode = 0, 0, 0, "", "", 0o644
-        return info
+def later(definition: Definition) -> Definition:
+    """A program that folds one domain of the log in a later version."""
+    _, first, *others = definition.domains
+    return define_log(definition.log, [replace(first, version=first.version + 1), *others])
 
+
+def _pack(files: Mapping[str, bytes], expected: dict[str, Any], archive: Path) -> None:
     with tarfile.open(archive, "w:xz", preset=9) as tar:
-        for path in sorted(path for path in folder.rglob("*") if path.is_file()):
-            tar.add(path, f"store/{path.relative_to(folder)}", filter=plain)
-        data = json.dumps(expected).encode()
-        info = tarfile.TarInfo("expected.json")
-        info.size = len(data)
-        tar.addfile(info, io.BytesIO(data))
+        for path, data in [*sorted(files.items()), ("expected.json", json.dumps(expected).encode())]:
+            info = tarfile.TarInfo(path)
+            info.size = len(data)
+            tar.addfile(info, io.BytesIO(data))
 
 
 def extract(archive: Path, folder: Path) -> tuple[Path, dict[str, Any]]:
@@ -135,8 +166,21 @@ def extract(archive: Path, folder: Path) -> tuple[Path, dict[str, Any]]:
     return folder / "store", json.loads((folder / "expected.json").read_text())
 
 
-def main(arguments: Sequence[str]) -> int:
-    parser = argparse.ArgumentParser(prog="python -m tests.recorded.whole", description=__doc__.split("\n")[0])
+Recording = tuple[Mapping[str, bytes], dict[str, Any]]
+"""Files by path, those of the store below `store/`, and what must be read from them for ever."""
+
+
+def _whole() -> Recording:
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        expected = asyncio.run(_record(folder, record()))
+        found = {path.relative_to(folder): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    return {f"store/{path}": data for path, data in found.items()}, expected
+
+
+def keep(arguments: Sequence[str], make: Callable[[], Recording], program: str, description: str) -> int:
+    """Write an archive by the name that the command says, unless there is one."""
+    parser = argparse.ArgumentParser(prog=f"python -m {program}", description=description)
     parser.add_argument("release", help="name of the archive, such as 0.2.0")
     parser.add_argument("--force", action="store_true", help="replace an archive that exists")
     chosen = parser.parse_args(arguments)
@@ -144,12 +188,10 @@ def main(arguments: Sequence[str]) -> int:
     if archive.exists() and not chosen.force:
         print(f"{archive.name} is recorded already; a release that is out stays as it was")
         return 1
-    with tempfile.TemporaryDirectory() as folder:
-        expected = asyncio.run(_record(Path(folder), record()))
-        _pack(Path(folder), expected, archive)
+    _pack(*make(), archive)
     print(f"{archive.name}: {archive.stat().st_size} bytes")
     return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(keep(sys.argv[1:], _whole, "tests.recorded.whole", __doc__.split("\n")[0]))

@@ -50,11 +50,12 @@ class _Catalog:
 
 
 class Lake:
-    def __init__(self, world: World, folder: Path) -> None:
+    def __init__(self, world: World, folder: Path, root: str = "") -> None:
+        """Locations begin with `root`; without it with the folder, from which PyIceberg reads."""
         self.world = world
         self.folder = folder
         self.workspace = world.workspace
-        self.locations = Locations(self.workspace.handle(Role.ICEBERG), f"file://{folder}", SCOPE.root)
+        self.locations = Locations(self.workspace.handle(Role.ICEBERG), root or f"file://{folder}", SCOPE.root)
         self.iceberg = open_iceberg(self.workspace, self.locations)
         self.tables = self.iceberg.tables
         self.assets = IcebergAssets(self.workspace, lambda: _Catalog(self.iceberg, self.locations))
@@ -86,9 +87,9 @@ class Lake:
         self.asset_id = place.asset_id
         return place.materialization_id
 
-    async def make(self, *tables: pa.Table, region: str = "", **fields: Any) -> str:
-        """One more version of a partition of s.a; its id."""
-        await self.world.trigger("s.a", mode="force", partitions={"region": region} if region else {})
+    async def make(self, *tables: pa.Table, region: str = "", key: str = "s.a", **fields: Any) -> str:
+        """One more version of a partition of an asset; its id."""
+        await self.world.trigger(key, mode="force", partitions={"region": region} if region else {})
         (envelope,) = await self.world.claim()
         return await self.finish(envelope, list(tables), **fields)
 

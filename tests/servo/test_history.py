@@ -1,5 +1,6 @@
 """History: what is due is a pure function of few facts, and a year of work leaves no more behind than the rules say."""
 
+import re
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -294,15 +295,56 @@ def test_edges_go_a_year_after_their_asset_did_unless_they_are_used() -> None:
     run_world(test, deployed=project({"n.a": [], "n.b": ["n.a"]}))
 
 
-def documented() -> dict[str, str]:
-    """Every table that the document names, with the setting of its rule; empty if it is kept for ever."""
-    found: dict[str, str] = {}
+def rows_of_the_document() -> list[tuple[tuple[str, ...], str, str]]:
+    """Tables, how long they are kept, and the setting that says so, which is empty if they are kept for ever."""
+    found = []
     for line in DOCUMENT.read_text().splitlines():
         cells = [cell.strip() for cell in line.strip("|").split("|")]
         if line.startswith("|") and len(cells) == 4 and cells[1] not in ("tables", "---"):
-            setting = cells[3].strip("`") if cells[3].startswith("`history.") else ""
-            found |= {name.strip().strip("`"): setting for name in cells[1].split(",")}
+            tables = tuple(name.strip().strip("`") for name in cells[1].split(","))
+            found.append((tables, cells[2], cells[3].strip("`") if cells[3].startswith("`history.") else ""))
     return found
+
+
+def documented() -> dict[str, str]:
+    """Every table that the document names, with the setting of its rule; empty if it is kept for ever."""
+    return {name: setting for tables, _, setting in rows_of_the_document() for name in tables}
+
+
+def test_history_is_kept_for_as_long_as_the_document_says() -> None:
+    told = {}
+    for tables, kept, setting in rows_of_the_document():
+        found = re.match(r"(\d+) (day|year)", kept)
+        assert kept.startswith("for ever") if not setting else found is not None, (tables, kept)
+        if found is not None:
+            told[setting] = round(int(found[1]) * (365.25 if found[2] == "year" else 1))
+    assert told == {name: days for name, days in DEFAULTS.items() if name.startswith("history.")}
+
+
+def test_the_audit_is_kept_for_seven_years() -> None:
+    """A day goes as a whole, once all of it is so old."""
+
+    async def test(world: World) -> None:
+        catalog = world.workspace.logs["catalog"].replica
+        world.servo.history.start()
+        await world.workspace.decide("catalog", CreateNamespace(("first",)), actor="ann")
+        kept = {}
+        passed = 0
+        for days in (2_556, 2_557, 2_558):
+            await pass_days(world, days - passed)
+            passed = days
+            await world.workspace.decide("catalog", CreateNamespace((f"after {days}",)), actor="ann")
+            await world.runtime.sleep(1)
+            kept[days] = {row["resource"] for row in (await catalog.scan(AUDIT)).to_pylist() if row["actor"] == "ann"}
+        await world.servo.stop()
+        assert kept == {
+            2_556: {"first", "after 2556"},
+            2_557: {"first", "after 2556", "after 2557"},
+            2_558: {"after 2556", "after 2557", "after 2558"},
+        }
+        await verify(world)
+
+    run_world(test)
 
 
 def test_every_table_is_covered_by_a_rule_or_said_to_be_kept_for_ever() -> None:

@@ -1,10 +1,17 @@
-"""Files of merged state and of assets are plain Parquet: DuckDB, Spark and parquet-wasm read the same rows of them."""
+"""Files of merged state and of assets are plain Parquet: DuckDB, Spark and parquet-wasm read the same rows of them,
+from a disk, and what signed URLs of a bucket give."""
 
+import asyncio
 import datetime as dt
 import io
+import json
+import os
 import shutil
 import subprocess
+import sys
+import urllib.request
 from collections.abc import Callable
+from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,16 +20,21 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from arco.spark._place import place_of
 from arco.storage import MemoryStore
 from arco.worker._values import _encoded
-from tests.emulators.servers import HERE, missing_component
+from tests.emulators.servers import HERE, Emulator, missing_component
 from tests.simulation.months import SCOPE, Load, live, run
+from tests.spark.jars import s3_jars
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 Reader = Callable[[Path], pa.Table]
 
+PREFIX = "readers"
+LOCAL = "local"
+"""The column of times without a zone, in an hour that many zones do not have."""
 NEW_YEAR = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
 BUSY_DAY = Load(runs=3, tasks=3, task_seconds=10, posts=9, facts=3, changes=9, reads=0)
 
@@ -59,12 +71,22 @@ def data(spark: "SparkSession", tmp_path_factory: pytest.TempPathFactory) -> dic
             "day": pa.array([dt.date(2026, 1, 1 + n % 28) for n in range(1_000)]),
             "at": pa.array([NEW_YEAR + dt.timedelta(microseconds=n) for n in range(1_000)]),
             "tags": pa.array([[str(n), "x"] if n % 3 else [] for n in range(1_000)], pa.list_(pa.string())),
+            "total": pa.array([Decimal(n) / 100 if n % 11 else None for n in range(1_000)], pa.decimal128(12, 2)),
+            "buyer": pa.array(
+                [{"name": f"b{n}", "address": {"lines": [n, None]}} if n % 13 else None for n in range(1_000)],
+                pa.struct([("name", pa.string()), ("address", pa.struct([("lines", pa.list_(pa.int32()))]))]),
+            ),
+            "counts": pa.array([{"a": n, f"k{n}": None} for n in range(1_000)], pa.map_(pa.string(), pa.int64())),
+            "raw": pa.array([bytes([n % 256, 0, 255]) if n % 17 else b"" for n in range(1_000)], pa.binary()),
+            LOCAL: pa.array([dt.datetime(2026, 3, 29, 2, 30) + dt.timedelta(microseconds=n) for n in range(1_000)]),
         }
     )
     python = folder / "python.parquet"
     (written,) = _encoded(table.schema, [table])
     python.write_bytes(written)
-    spark.createDataFrame(table).coalesce(1).write.parquet(str(folder / "spark"))
+    made = spark.createDataFrame(table)
+    made = made.withColumn(LOCAL, made[LOCAL].cast("timestamp_ntz"))
+    made.coalesce(1).write.parquet(str(folder / "spark"))
     (by_spark,) = (folder / "spark").glob("*.parquet")
     return {"python": python, "spark": by_spark}
 
@@ -75,7 +97,8 @@ def by_duckdb(path: Path) -> pa.Table:
         return connection.sql("SELECT * FROM read_parquet(?)", params=[str(path)]).to_arrow_table()
 
 
-def by_wasm(path: Path) -> pa.Table:
+def by_wasm(path: Path | str) -> pa.Table:
+    """`path` may be a URL."""
     node = shutil.which("node")
     if node is None or not (HERE / "node_modules" / "parquet-wasm").is_dir():
         missing_component("parquet-wasm is not installed: run `make setup`, which needs Node with npm")
@@ -122,4 +145,63 @@ def test_data_of_assets_is_read_by_all(data: dict[str, Path], readers: dict[str,
     expected = rows(pq.read_table(data[writer]))
     assert len(expected) == 1_000
     for reader, read in readers.items():
-        assert rows(read(data[writer])) == expected, reader
+        found = read(data[writer])
+        assert rows(found) == expected, reader
+        assert found.schema.field(LOCAL).type.tz is None, reader
+
+
+def uploaded(emulator: Emulator, files: dict[str, Path]) -> dict[str, str]:
+    """Puts files into a bucket; a signed URL of each."""
+
+    async def put() -> dict[str, str]:
+        store = emulator.store(PREFIX)
+        for name, path in files.items():
+            await store.put(f"{name}.parquet", path.read_bytes(), only_if_absent=False)
+        return {name: await store.sign(f"{name}.parquet", expires_in=600) for name in files}
+
+    return asyncio.run(put())
+
+
+def test_the_same_is_read_from_a_bucket_by_signed_urls(
+    merged: dict[str, Path], data: dict[str, Path], s3_server: Emulator, tmp_path: Path
+) -> None:
+    largest = sorted(merged, key=lambda name: merged[name].stat().st_size)[-2:]
+    files = data | {name: merged[name] for name in largest}
+    for name, url in uploaded(s3_server, files).items():
+        expected = rows(pq.read_table(files[name]))
+        fetched = tmp_path / "fetched.parquet"
+        with urllib.request.urlopen(url, timeout=60) as answer:  # DuckDB reads URLs by an extension, which it downloads
+            fetched.write_bytes(answer.read())
+        assert rows(by_duckdb(fetched)) == expected, ("duckdb", name)
+        assert rows(by_wasm(url)) == expected, ("parquet-wasm", name)
+
+
+SPARK = """
+import json, sys
+import pyarrow.parquet as pq
+from pyspark.sql import SparkSession
+builder = SparkSession.builder.master("local[1]")
+for name, value in json.loads(sys.argv[1]).items():
+    builder = builder.config(name, value)
+session = builder.getOrCreate()
+for source, target in json.loads(sys.argv[2]).items():
+    pq.write_table(session.read.parquet(source).toArrow(), target)
+session.stop()
+"""
+
+
+@pytest.mark.prove
+def test_spark_reads_the_same_from_a_bucket(data: dict[str, Path], s3_server: Emulator, tmp_path: Path) -> None:
+    """In a process of its own: the jars of S3 must be there when Spark starts."""
+    uploaded(s3_server, data)
+    options = {name: str(value).lower() for name, value in s3_server.options.items()}
+    place = place_of(s3_server.bucket_url, options, PREFIX)
+    conf = {f"spark.hadoop.{name}": value for name, value in place.conf.items()}
+    conf |= {"spark.jars": ",".join(s3_jars()), "spark.ui.enabled": "false", "spark.sql.session.timeZone": "UTC"}
+    wanted = {place.pattern(f"{name}.parquet"): str(tmp_path / name) for name in data}
+    environ = {**os.environ, "SPARK_LOCAL_IP": "127.0.0.1"}
+    command = [sys.executable, "-c", SPARK, json.dumps(conf), json.dumps(wanted)]
+    done = subprocess.run(command, env=environ, capture_output=True, text=True, check=False, timeout=600)
+    assert done.returncode == 0, done.stderr[-2_000:]
+    for name, path in data.items():
+        assert rows(pq.read_table(tmp_path / name)) == rows(pq.read_table(path)), name
