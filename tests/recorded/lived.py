@@ -13,12 +13,9 @@ import sys
 import tempfile
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from functools import partial
 from pathlib import Path
 from typing import Any
-from unittest import mock
 
-import fastavro
 import msgspec
 import pyarrow as pa
 
@@ -67,9 +64,8 @@ def daily():
 
 
 def record() -> Recording:
-    """The files and what they say. Avro's marker between blocks comes from the system's chance, so it is given."""
-    with mock.patch.object(fastavro, "writer", partial(fastavro.writer, sync_marker=b"arco's recording")):
-        return run(_record())
+    """The files and what they say."""
+    return run(_record())
 
 
 async def _record() -> Recording:

@@ -4,6 +4,7 @@ An *entry* is a file in a manifest: added by a snapshot, there since an earlier 
 here is a row of a manifest list: where the file is, and what it holds.
 """
 
+import hashlib
 import io
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -191,8 +192,10 @@ def _map(pairs: Any) -> dict[int, Any]:
 
 
 def _encoded(schema: Any, rows: Iterable[dict[str, Any]], metadata: dict[str, str]) -> bytes:
-    sink = io.BytesIO()
-    fastavro.writer(sink, schema, rows, codec="deflate", metadata=metadata)
+    """The same bytes for the same rows: the marker between blocks, which fastavro leaves to chance, comes from them."""
+    sink, rows = io.BytesIO(), list(rows)
+    marker = hashlib.sha256(repr((metadata, rows)).encode()).digest()[:16]
+    fastavro.writer(sink, schema, rows, codec="deflate", metadata=metadata, sync_marker=marker)
     return sink.getvalue()
 
 
