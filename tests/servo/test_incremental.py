@@ -1,6 +1,7 @@
 """Incremental tasks: which versions they read, which they only stand for, and what they go on from."""
 
 from arco.assets import Dependency, Engine, Project, Retries
+from arco.domains.execution import QuarantineVersion
 from arco.domains.orchestration import Outcome
 from arco.servo import Envelope
 from arco.servo._envelope import inputs_fingerprint
@@ -47,6 +48,10 @@ def read(envelope: Envelope) -> list[str]:
     (given,) = envelope.inputs
     assert len(given.pins) == 2
     return sorted(pin.partition_key.rpartition(":")[2] for pin in given.pins if not pin.seen)
+
+
+def stood_for(envelope: Envelope) -> set[str]:
+    return {pin.materialization_id for given in envelope.inputs for pin in given.pins}
 
 
 def previous(envelope: Envelope) -> str | None:
@@ -131,6 +136,99 @@ def test_a_rerun_goes_on_from_what_the_run_went_on_from() -> None:
         assert (again.inputs, previous(again)) == (second.inputs, first.outputs[0].materialization_id)
 
     run_world(work, deployed=made_of())
+
+
+def test_a_rerun_reads_what_the_run_read_whatever_was_made_since() -> None:
+    async def work(world: World) -> None:
+        await run_parts(world, "eu", "us")
+        first = await run_whole(world)
+        await run_parts(world, "eu")
+        second = await run_whole(world)
+        await run_parts(world, "eu", "us")
+        third = await run_whole(world)
+        assert stood_for(third).isdisjoint(stood_for(second))
+        again = await rerun(world, second)
+        assert (again.inputs, previous(again)) == (second.inputs, first.outputs[0].materialization_id)
+        once_more = await rerun(world, again)
+        assert (once_more.inputs, previous(once_more)) == (again.inputs, previous(again))
+        assert stood_for(await run_whole(world)) == stood_for(third), "a run of its own reads the newest"
+
+    for incremental in (True, False):
+        run_world(work, deployed=made_of(incremental=incremental))
+
+
+def test_a_rerun_says_which_newer_versions_it_does_not_read() -> None:
+    async def work(world: World) -> None:
+        await run_parts(world, "eu", "us")
+        whole = await run_whole(world)
+        assert "read" not in await reason_of_rerun(world, whole)
+        await run_parts(world, "us")
+        assert (await reason_of_rerun(world, whole)).endswith(
+            "; forced; n.part[region=us] is read as the repeated run read it, though it has a newer version"
+        )
+        await run_parts(world, "eu")
+        assert "n.part[region=eu] is read as the repeated" in await reason_of_rerun(world, whole)
+        assert (await reason_of_rerun(world, whole)).endswith("(1 more input has another version as well)")
+
+    run_world(work, deployed=made_of(incremental=False))
+
+
+async def reason_of_rerun(world: World, envelope: Envelope) -> str:
+    request = await world.servo.runs.request_again(envelope.run_id, from_failure=False, at=world.runtime.now())
+    (task,) = (await world.servo.runs.plan(request)).plan.tasks
+    return task.reason
+
+
+def test_a_rerun_reads_the_newest_version_where_the_one_it_read_was_set_aside() -> None:
+    async def work(world: World) -> None:
+        await run_parts(world, "eu", "us")
+        whole = await run_whole(world)
+        await run_parts(world, "us")
+        old = next(pin for pin in whole.inputs[0].pins if pin.partition_key.endswith("us"))
+        command = QuarantineVersion(whole.inputs[0].asset_id, old.materialization_id, "off")
+        await world.workspace.decide("activity", command, actor="tester")
+        assert (await reason_of_rerun(world, whole)).endswith(
+            "n.part[region=us] is read in its newest version, since the one of the repeated run is not good any more"
+        )
+        again = await rerun(world, whole)
+        before, after = ({pin.materialization_id for pin in one.inputs[0].pins} for one in (whole, again))
+        assert len(before & after) == 1
+        assert old.materialization_id not in after
+
+    run_world(work, deployed=made_of(incremental=False))
+
+
+def test_a_rerun_from_failure_reads_what_its_run_made() -> None:
+    async def work(world: World) -> None:
+        run_id = await world.trigger("*", partitions={"region": "*"}, batch=1)
+        made: set[str] = set()
+        while claimed := await world.claim():
+            (envelope,) = claimed
+            is_last = envelope.unit == "n.whole"
+            made |= set() if is_last else {envelope.outputs[0].materialization_id}
+            await world.finish(envelope, Outcome.FAILED if is_last else Outcome.SUCCEEDED)
+        await world.runtime.sleep(1)
+        await run_parts(world, "eu", "us")
+        request = await world.servo.runs.request_again(run_id, from_failure=True, at=world.runtime.now())
+        (task,) = (await world.servo.runs.plan(request)).plan.tasks
+        assert {pin.materialization_id for pin in task.inputs[0].pins} == made
+        assert len(made) == 2
+
+    run_world(work, deployed=made_of())
+
+
+def test_a_rerun_goes_on_from_what_is_current_if_nothing_of_then_is_good_any_more() -> None:
+    async def work(world: World) -> None:
+        await run_parts(world, "eu", "us")
+        first = await run_whole(world)
+        second = await run_whole(world, mode=Mode.FORCE)
+        third = await run_whole(world, mode=Mode.FORCE)
+        assert previous(third) == second.outputs[0].materialization_id
+        command = QuarantineVersion(first.outputs[0].asset_id, first.outputs[0].materialization_id, "off")
+        await world.workspace.decide("activity", command, actor="tester")
+        assert previous(await rerun(world, second)) == third.outputs[0].materialization_id
+
+    run_world(work, deployed=made_of(incremental=False))
 
 
 def test_a_forced_run_and_its_rerun_begin_from_scratch() -> None:

@@ -344,9 +344,11 @@ async def rerun(
     ] = True,
     watch: WatchOption = None,
 ) -> int | None:
-    """Run again what a run did not finish, or all of it, on what is deployed now.
+    """Run again what a run did not finish, or all of it: with the code of now, on the inputs of then.
 
-    What cannot run is named with what has to be done first. Exits like `arco run`.
+    An input that was set aside or has expired meanwhile is read in its newest good version. For the newest of all
+    inputs use `arco run` or `arco backfill`. What cannot run is named with what has to be done first. Exits like
+    `arco run`.
     """
     async with working(session, watch) as at:
         client = at.client

@@ -1,8 +1,9 @@
 """Inputs: what a task reads, and which tasks of the plan come before it.
 
 A partition that a task of the plan writes is an *edge*, and its version is known when that task has finished. Any other
-one is *pinned* to its newest good version. What others make (external assets, observable ones) has no versions of ours,
-and what only comes earlier is not read: neither is pinned. Of files of others a plan has the partitions that are read.
+one is *pinned* to its newest good version, in a rerun to the one that the repeated run read if that is still good. What
+others make (external assets, observable ones) has no versions of ours, and what only comes earlier is not read: neither
+is pinned. Of files of others a plan has the partitions that are read.
 """
 
 from collections.abc import Mapping, Sequence
@@ -120,6 +121,7 @@ class _Source:
         self._known = world.mapped(dependency, own, self.definition)
         self._planned = world.planned[world.graph.unit_of[dependency.key]]
         self._versions = world.state.versions.get(self.asset_id, {})
+        self._again = world.state.again.get(self.asset_id, {})
         self.is_pinned = bool(dependency.parameter) and self.definition.kind in (AssetKind.ASSET, AssetKind.SQL)
         self.is_source = bool(dependency.parameter) and self.definition.source is not None
         # Others may ask for the same partitions: what was found for one is the same for all.
@@ -150,7 +152,9 @@ class _Source:
         if task is not None:
             return Found(task, Pin(partition, key.canonical))
         version = self._versions.get(partition)
-        return Found(None, None if version is None else Pin(partition, key.canonical, version.materialization_id))
+        if version is None:
+            return Found(None, None)
+        return Found(None, Pin(partition, key.canonical, self._again.get(partition) or version.materialization_id))
 
     def missing(self, own: str, partition: str, needed: Keys) -> str:
         """Why a partition of the asset `own` cannot run: of what it needs of the dependency, some has no good version.

@@ -4,7 +4,8 @@
         inputs (edges inside the plan, pins outside) -> must it run? -> task, or skip with a reason
     -> which tasks of a unit run together
 
-What is upstream of the selection is not added: it is pinned to its newest good version. In standard mode a partition
+What is upstream of the selection is not added: it is pinned to its newest good version, or in a rerun to the one that
+the repeated run read. In standard mode a partition
 whose version was made by the same code of the same inputs is skipped, unless a task of the plan comes before it. What
 cannot be compared always runs: assets without dependencies, and those made of something that is not pinned. In fill
 mode it counts as up to date once there is a version of the same code.
@@ -22,7 +23,7 @@ from arco.servo._envelope import inputs_fingerprint
 from arco.servo._estimates import estimated_seconds
 from arco.servo._inputs import Needs, Planned, UnitInputs, World
 from arco.servo._planning_state import PlanningState
-from arco.servo._reasons import cannot_run, is_up_to_date, released_input, up_to_date
+from arco.servo._reasons import cannot_run, input_read_again, is_up_to_date, released_input, up_to_date
 from arco.servo._replaced import is_incremental
 from arco.servo._request import Mode, RunRequest, check_request, request_fingerprint
 from arco.servo._targets import Spaces, Target, find_targets
@@ -141,7 +142,9 @@ class _Planner:
 
     def _why_run(self, target: Target, outputs: tuple[Output, ...], needs: Needs, *, is_root: bool) -> str | None:
         """Why a task runs; None if it need not."""
-        why = f"forced{'' if self._is_rerun else _anew(target)}{self._released(needs)}" if self._is_forced else None
+        why = None
+        if self._is_forced:
+            why = f"forced{'' if self._is_rerun else _anew(target)}{self._released(needs)}{self._read_again(needs)}"
         why = why or self._why_stale(target, outputs, needs, is_root=is_root)
         return None if why is None else f"{target.reason}; {why}"
 
@@ -181,6 +184,22 @@ class _Planner:
                     partition = self._world.text(PartitionKey.parse(pin.partition_key))
                     return f"; {released_input(source.asset_key, partition)}"
         return ""
+
+    def _read_again(self, needs: Needs) -> str:
+        """What to add to the reason of a rerun whose inputs have other versions by now."""
+        again = self._world.state.again
+        others = [
+            (source.asset_key, pin)
+            for source in needs.inputs
+            for pin in source.pins
+            if pin.materialization_id and pin.partition_id in again.get(source.asset_id, {})
+        ]
+        if not others:
+            return ""
+        key, pin = others[0]
+        partition = self._world.text(PartitionKey.parse(pin.partition_key))
+        is_good = bool(again[self._world.asset_id(key)][pin.partition_id])
+        return f"; {input_read_again(key, partition, is_good=is_good, more=len(others) - 1)}"
 
     def _version_id(self, output: Output) -> str:
         return self._world.state.versions[output.asset_id][output.partition_id].materialization_id

@@ -85,7 +85,7 @@ async def plan_run(
         before, loaded, _ = await _read_catalog(workspace, projects)
         selected = select(request.selection, loaded.project, loaded.graph)
         needed = find_needed(loaded.graph, selected, before.ids, request, before.dynamic)
-        state, activity_position = await _read_activity(workspace, needed)
+        state, activity_position = await _read_activity(workspace, needed, request.rerun_of)
         known, loaded, catalog_position = await _read_catalog(workspace, projects)
         if known == before:
             state = msgspec.structs.replace(
@@ -123,8 +123,9 @@ async def _read(view: View, dynamic: tuple[str, ...]) -> _Catalog:
     return _Catalog(current, await read_asset_ids(view), await read_dynamic_partitions(view, dynamic))
 
 
-async def _read_activity(workspace: Workspace, needed: Needed) -> tuple[PlanningState, int]:
-    return await workspace.logs["activity"].read(lambda view: read_planning_state(view, needed.partitions, needed.made))
+async def _read_activity(workspace: Workspace, needed: Needed, rerun_of: str) -> tuple[PlanningState, int]:
+    read = partial(read_planning_state, partitions=needed.partitions, made=needed.made, rerun_of=rerun_of)
+    return await workspace.logs["activity"].read(read)
 
 
 def _plan(

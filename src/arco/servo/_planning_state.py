@@ -1,7 +1,8 @@
 """`PlanningState`: what a plan depends on besides code and request, read once and frozen.
 
 Of every asset that a plan may read or write it holds the *good* version of each partition: the newest one that is
-neither quarantined nor blocked by its checks, which is the current one. Of a partition without one it says why.
+neither quarantined nor blocked by its checks, which is the current one. Of a partition without one it says why. For a
+rerun it also holds which other version the run that is repeated read.
 """
 
 from collections.abc import Collection, Mapping
@@ -20,6 +21,7 @@ from arco.domains.execution import (
     Partition,
     VersionStatus,
 )
+from arco.servo._repeated import Read, is_good, versions_read
 from arco.state import View
 
 __all__ = ["HELD_BACK", "PlanningState", "Size", "Version", "read_planning_state"]
@@ -63,6 +65,9 @@ class PlanningState(msgspec.Struct, frozen=True):
     """What versions of an asset usually hold, by asset id."""
     plans: Mapping[str, tuple[str, str]] = {}
     """How Spark made a batch of the asset last, and which code version that was, by asset id."""
+    again: Mapping[str, Mapping[str, str]] = {}
+    """Versions that a repeated run read, where they are not the newest good ones, by asset id and partition id; empty
+    where they are not good any more."""
 
 
 QUARANTINED: Final = "its newest version is quarantined"
@@ -89,11 +94,12 @@ async def read_planning_state(
     activity_position: int = 0,
     catalog_position: int = 0,
     dynamic: Mapping[str, tuple[str, ...]] | None = None,
+    rerun_of: str = "",
 ) -> PlanningState:
     """What is known of partitions in a view of `activity`: their ids by asset id, None for all that the asset has.
 
     Of assets that may be `made` it also reads how their versions came about, and what is usual. Of the others, which
-    are only read, the id of the version is enough.
+    are only read, the id of the version is enough. `rerun_of` is a run whose tasks are to read what they read then.
     """
     versions: dict[str, Mapping[str, Version]] = {}
     bad: dict[str, Mapping[str, str]] = {}
@@ -124,7 +130,19 @@ async def read_planning_state(
         usual_sizes=sizes,
         plans=plans,
         dynamic=dict(dynamic or {}),
+        again=await _again(view, await versions_read(view, rerun_of), versions) if rerun_of else {},
     )
+
+
+async def _again(view: View, read: Read, newest: Mapping[str, Mapping[str, Version]]) -> Read:
+    """Of what a run read that of which there are other versions by now: the version, or nothing if it is not good."""
+    found: Read = {}
+    for asset_id, versions in newest.items():
+        for partition_id, name in read.get(asset_id, {}).items():
+            now = versions.get(partition_id)
+            if now is not None and now.materialization_id != name:
+                found.setdefault(asset_id, {})[partition_id] = name if await is_good(view, asset_id, name) else ""
+    return found
 
 
 class _Reader:

@@ -13,6 +13,7 @@ __all__ = [
     "SkipKind",
     "cannot_run",
     "external",
+    "input_read_again",
     "is_up_to_date",
     "missing_input",
     "released_input",
@@ -91,6 +92,16 @@ def missing_input(
 def released_input(needed: str, needed_partition: str) -> str:
     """What changed when somebody vouched for a version."""
     return f"{task_key_of(needed, needed_partition)} was released"
+
+
+def input_read_again(needed: str, needed_partition: str, *, is_good: bool, more: int) -> str:
+    """Which version of an input a rerun reads that has a newer one, as `more` of its inputs have."""
+    text = task_key_of(needed, needed_partition)
+    others = "input has another version" if more == 1 else "inputs have other versions"
+    rest = f" ({more:,} more {others} as well)" if more else ""
+    if is_good:
+        return f"{text} is read as the repeated run read it, though it has a newer version{rest}"
+    return f"{text} is read in its newest version, since the one of the repeated run is not good any more{rest}"
 
 
 def _options(partition: str) -> str:

@@ -10,7 +10,8 @@ previous version beside it. That is so whenever the one that is replaced cannot 
     its outputs are not of one task            one of them was held back, or made anew
     the plan that made it is not known         somebody else recorded it, or its facts have expired
 
-A rerun goes on from what the run it repeats went on from, as every attempt of a run does.
+A rerun goes on from what the run it repeats went on from, as every attempt of a run does. If none of that is good any
+more it goes on from what is current.
 """
 
 from collections.abc import Mapping, Sequence
@@ -41,15 +42,14 @@ from arco.domains.orchestration import (
     materialization_id,
 )
 from arco.servo._request import Mode
-from arco.state import Replica, Snapshot
+from arco.state import View
 
-__all__ = ["Base", "base_of", "is_incremental", "planned_versions", "there", "written_by"]
+__all__ = ["Base", "base_of", "is_incremental", "planned_versions", "there", "written_by", "written_in"]
 
 MAX_RERUNS: Final = 100
 """Runs that repeat each other, as far as they are followed."""
 
 T = TypeVar("T")
-View = Replica | Snapshot
 
 
 class Base(NamedTuple):
@@ -64,9 +64,9 @@ class Base(NamedTuple):
 async def base_of(view: View, run: RunRow, planned: PlanTaskRow, definitions: Sequence[AssetDefinition]) -> Base:
     """What the task of a run goes on from. Only tasks on Spark are told."""
     outputs = [output for output in planned.outputs if _is_on_spark(output, definitions)]
-    if not is_incremental(definitions):
-        return Base(await _replaced(view, outputs, run))
     first = await _first(view, run)
+    if not is_incremental(definitions):
+        return Base(await _replaced(view, outputs, first))
     if first.mode == Mode.FORCE:
         return Base()
     found = await _replaced(view, outputs, first)
@@ -120,7 +120,7 @@ async def _current(view: View, output: Output, began: int) -> Materialization | 
         standing: list[VersionStatus] = await view.rows(VERSION_STATUS, output.asset_id)
         now = {one.materialization_id: one.status for one in standing}
         good = (one for one in before if now.get(one.materialization_id, one.status) == PUBLISHED)
-        row = max(good, key=lambda one: one.version, default=None)
+        row = max(good, key=lambda one: one.version, default=row if before else None)
     return row
 
 
@@ -159,12 +159,16 @@ async def written_by(view: View, planned: PlanTaskRow) -> dict[str, str]:
     for upstream in planned.upstream:
         before: PlanTaskRow = there(await view.get(PLAN_TASKS, run_id, (run_id, upstream)), f"plan of {upstream}")
         task: TaskRow = there(await view.get(TASKS, run_id, (run_id, upstream)), f"task {upstream}")
-        key = (run_id, upstream, attempt_key(task.attempt))
-        attempt: AttemptRow = there(await view.get(ATTEMPTS, run_id, key), f"attempt {task.attempt} of {upstream}")
-        for output in before.outputs:
-            claimed_at = attempt.claimed_at or 0
-            found[output.partition_id] = materialization_id(claimed_at, task.attempt_id, output.asset_id)
+        found |= {output.partition_id: made for output, made in await written_in(view, task, before)}
     return found
+
+
+async def written_in(view: View, task: TaskRow, planned: PlanTaskRow) -> list[tuple[Output, str]]:
+    """The outputs of a task with the versions that its newest attempt wrote."""
+    key = (task.run_id, task.task_key, attempt_key(task.attempt))
+    row: AttemptRow = there(await view.get(ATTEMPTS, task.run_id, key), f"attempt {task.attempt} of {task.task_key}")
+    claimed_at = row.claimed_at or 0
+    return [(one, materialization_id(claimed_at, task.attempt_id, one.asset_id)) for one in planned.outputs]
 
 
 def there(row: T | None, what: str) -> T:

@@ -53,7 +53,7 @@ class RunRequest(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown
     at: int = 0
     """When it was asked, microseconds."""
     rerun_of: str = ""
-    """The run that it repeats."""
+    """The run that it repeats: inputs are those of that run, as far as they are still good."""
     only_tasks: tuple[str, ...] = ()
     """Keys of the tasks to plan; empty for all. A rerun from failure names what did not succeed."""
     window: str = ""

@@ -179,7 +179,10 @@ class Runs:
         )
 
     async def request_again(self, run_id: str, *, from_failure: bool, at: int) -> RunRequest:
-        """The request of a run once more, on what is deployed now: its tasks, or only those that did not succeed."""
+        """The request of a run once more: its tasks, or only those that did not succeed.
+
+        Planned, it is what is deployed then, on the versions that the run read.
+        """
 
         async def find(view: Replica | Snapshot) -> tuple[RunRow, list[TaskRow]]:
             row: RunRow | None = await view.get(RUNS, run_id, run_id)

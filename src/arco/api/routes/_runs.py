@@ -247,7 +247,7 @@ async def cancel_run(request: Request, writes: WritesDep, run_id: RunId, body: R
 
 @runs.post("/runs/{run_id}/rerun", status_code=201)
 async def rerun(request: Request, writes: WritesDep, run_id: RunId, body: RerunRequest) -> RunTriggeredAnswer:
-    """Run again what a run did not finish, or all of it, on what is deployed now."""
+    """Run again what a run did not finish, or all of it: with the code of now, on the inputs of then."""
     servo = _servo(request, writes.caller)
     now = servo.workspace.runtime.now()
     wanted = await servo.runs.request_again(run_id, from_failure=body.from_failure, at=now)
