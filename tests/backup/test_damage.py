@@ -2,18 +2,21 @@
 
 from collections.abc import Awaitable, Callable
 
+import msgspec
 import pytest
 
-from arco.backup import Moment, Schedule, prune, shown_numbers, verify_backup
+from arco.backup import Backup, Moment, Schedule, Vault, prune, shown_numbers, verify_backup
+from arco.backup._format import Content
 from arco.backup._schedule import BackupLoop
 from arco.core import DAY, Corrupt, LostObject
 from arco.domains.catalog import NAMESPACES, CreateNamespace
-from arco.log import position_of
-from arco.runtime import DEFINITIONS
-from arco.storage import MemoryStore, Store
-from tests.backup.world import back_up, in_vault, open_again, paths, put_back, vault_of
+from arco.log import Blobs, position_of
+from arco.runtime import DEFINITIONS, read_incarnations
+from arco.storage import MemoryStore, Role, Store
+from tests.backup.test_restore import check_healthy
+from tests.backup.world import back_up, fill, in_vault, open_again, paths, put_back, vault_of
 from tests.iceberg.house import ROOT, House, Process
-from tests.runtime.world import SCOPE
+from tests.runtime.world import SCOPE, made
 
 
 def where(number: int) -> str:
@@ -156,6 +159,62 @@ def test_a_state_that_cannot_be_read_is_folded_instead() -> None:
         await put_back(house, store, into=fresh, number=2, moment=Moment(log="catalog", position=end))
         again = await open_again(house, fresh)
         assert await own_names(again) == {"n0"}
+
+    in_vault(main)
+
+
+async def content_of(vault: Vault, backup: Backup, kind: str) -> Content:
+    """Some object that a backup names."""
+    if kind == "manifest":
+        return backup.logs["catalog"].manifest
+    if kind == "list":
+        return backup.lists_of("state", "activity")[0].content
+    if kind == "chunk":
+        return (await vault.chunks(backup, "activity"))[0].content
+    if kind == "metadata":
+        return (await vault.tables(backup.lists_of("iceberg")[0]))[0].metadata[0].content
+    return (await vault.entries(backup.lists_of(kind)[0]))[0].content
+
+
+@pytest.mark.parametrize("kind", ["chunk", "state", "blobs", "metadata", "manifest", "list"])
+def test_what_was_copied_by_halves_is_named_before_anything_is_sealed(kind: str) -> None:
+    async def main(house: House, process: Process, store: Store) -> None:
+        await fill(process)
+        sha256 = await Blobs(process.workspace.handle(Role.OWNER)).put(b'["a blob"]')
+        fact = msgspec.structs.replace(made(house.runtime, "m4"), blobs=(sha256,))
+        await process.workspace.record("activity", [fact], actor="ann")
+        backup, vault = (await back_up(process, store)).backup, vault_of(store, house.runtime)
+        path = vault.path(await content_of(vault, backup, kind))
+        data = await store.get(f"{SCOPE.root}/{path}")
+        await store.delete(f"{SCOPE.root}/{path}")
+        blob = f"{SCOPE.root}/{Blobs.path(sha256)}"
+        if kind == "blobs":  # else the one that is there is taken
+            await house.objects.delete(blob)
+
+        found = await verify_backup(vault, backup, DEFINITIONS)
+        assert {one.path for one in found if one.level == "error"} == {path}
+
+        before = {info.path: await house.objects.get(info.path) async for info in house.objects.list("")}
+        says = f"{path} is missing although a backup names it; use another backup"
+        with pytest.raises(LostObject, match=says):
+            await put_back(house, store)
+        after = {info.path: await house.objects.get(info.path) async for info in house.objects.list("")}
+        [begun] = [one for one in after if one.endswith("/begun")]
+        folder = begun.split("/")[-2]
+        assert {one: after[one] for one in after if one != begun and f"/{folder}/" not in one} == before
+        [life] = await read_incarnations(house.objects, SCOPE, house.runtime, all_of_them=True)
+        assert life.id == process.workspace.incarnation.id
+        await process.decide(CreateNamespace(("still",)))
+
+        fresh = MemoryStore()
+        with pytest.raises(LostObject, match=says):
+            await put_back(house, store, into=fresh)
+        assert await read_incarnations(fresh, SCOPE, house.runtime, all_of_them=True) == []
+
+        await store.put(f"{SCOPE.root}/{path}", data, only_if_absent=True)
+        for into in (fresh, None):
+            await put_back(house, store, into=into)
+            await check_healthy(await open_again(house, into))
 
     in_vault(main)
 

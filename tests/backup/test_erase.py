@@ -64,9 +64,8 @@ def _frames(data: bytes) -> list[bytes]:
     """What any zstd frame in an object holds."""
     found, at = [], data.find(b"\x28\xb5\x2f\xfd")
     while at >= 0:
-        reader = zstandard.ZstdDecompressor().stream_reader(io.BytesIO(data[at:]), read_across_frames=False)
         with contextlib.suppress(zstandard.ZstdError):  # the four bytes were a coincidence
-            found.append(reader.read())
+            found.append(zstandard.ZstdDecompressor().decompressobj().decompress(data[at:]))
         at = data.find(b"\x28\xb5\x2f\xfd", at + 1)
     return found
 

@@ -3,7 +3,7 @@
 import pytest
 
 from arco.backup import Moment, Selection, erase, plan_erasure, plan_restore
-from arco.core import Refused, Superseded
+from arco.core import ArcoError, Corrupt, Outdated, Refused, Superseded
 from arco.domains.catalog import NAMESPACES, CreateNamespace
 from arco.log import position_of
 from arco.runtime import read_incarnations
@@ -54,6 +54,26 @@ def test_an_interrupted_erasure_is_no_leave_to_drop_what_came_after_the_backup()
         assert await paths(house.objects) == before
         await erasing(house, house.objects)
         assert "after" in await names(await house.open())
+
+    in_vault(main)
+
+
+@pytest.mark.parametrize(("there", "error"), [(b'{"life":', Corrupt), (b'{"format":2,"life":[]}', Outdated)])
+def test_what_comes_next_is_told_if_it_cannot_be_read(there: bytes, error: type[ArcoError]) -> None:
+    async def main(house: House, process: Process, store: Store) -> None:
+        await process.decide(CreateNamespace(("secret",)))
+        with pytest.raises(Crash):
+            await erasing(house, dying(house, "/incarnations/"))
+        [path] = [path for path in await paths(house.objects) if path.endswith("/successors/next")]
+        data = await house.objects.get(path)
+        await house.objects.put(path, there, only_if_absent=False)
+        before = await paths(house.objects)
+        with pytest.raises(error, match=path.removeprefix(f"{SCOPE.root}/")):
+            await erasing(house, house.objects)
+        assert await paths(house.objects) == before
+        await house.objects.put(path, data, only_if_absent=False)
+        await erasing(house, house.objects)
+        assert "secret" not in await names(await house.open())
 
     in_vault(main)
 

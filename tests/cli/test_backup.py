@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from arco.backup import Vault
 from arco.backup._seal import seal_incarnation
 from arco.iceberg import Who
 from arco.runtime import AsyncRuntime, read_incarnation
@@ -51,6 +52,32 @@ def test_a_list_shows_what_is_missing(cli: Cli, vault: Path) -> None:
         assert ran.code == 7
         assert "newer backups: 3;" in ran.err
     assert cli("restore", "--replace", "--backup", "3").code == 0
+
+
+@pytest.mark.parametrize("kind", ["ledger", "state"])
+def test_a_backup_that_was_copied_by_halves_is_refused(
+    cli: Cli, vault: Path, workspace: Path, home: Path, kind: str
+) -> None:
+    async def lost() -> str:
+        reader = RoleStore(LocalStore(home / "vault"), SCOPE, Role.READER, RequestCounts())
+        there = Vault(reader, SCOPE.tenant, SCOPE.workspace, AsyncRuntime())
+        backup = await there.backup(None)
+        if kind == "ledger":
+            return there.path((await there.chunks(backup, "catalog"))[0].content)
+        return there.path((await there.entries(backup.lists_of("state", "catalog")[0]))[0].content)
+
+    path = asyncio.run(lost())
+    (home / "vault/default/default" / path).unlink()
+    ran = cli("backup", "verify", "--json")
+    assert ran.code == 7
+    assert [one["path"] for one in ran.document["findings"] if one["level"] == "error"] == [path]
+    lives = sorted(file.name for file in (workspace / "incarnations").rglob("*"))
+    ran = cli("restore", "--replace")
+    assert ran.code == 7
+    assert f"{path} is missing although a backup names it; use another backup" in " ".join(ran.err.split())
+    assert sorted(file.name for file in (workspace / "incarnations").rglob("*")) == lives
+    assert cli("doctor").code == 0
+    assert cli("namespace", "create", "still").code == 0
 
 
 def test_a_restored_workspace_is_compared_by_its_bytes(cli: Cli, vault: Path, workspace: Path) -> None:

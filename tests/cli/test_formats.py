@@ -12,6 +12,7 @@ import pytest
 import zstandard
 
 from arco.backup._format import Backup, decode_backup, encode_backup
+from arco.backup._target import Target
 from arco.cli._formats import FORMATS
 from arco.core import Outdated
 from arco.domains.catalog import CreateNamespace
@@ -20,8 +21,9 @@ from arco.iceberg._decisions import Decisions
 from arco.iceberg._pointer import decode_pointer
 from arco.log import Place, decode_segment
 from arco.log._pack import PACK_MAGIC, TRAILER, decode_index, encode_pack
-from arco.runtime import Workspace, init_workspace, read_incarnation
-from arco.state import decode_manifest, encode_manifest
+from arco.runtime import Incarnation, Workspace, init_workspace, read_incarnation
+from arco.state import File, Manifest, Pending, decode_manifest, empty_manifest, encode_manifest
+from arco.state._jobs import Jobs
 from arco.state._manifest import format_of
 from arco.storage import MemoryStore, Scope
 from tests.doubles import FakeRuntime, run
@@ -56,6 +58,45 @@ async def _incarnation(world: World) -> tuple[int, Callable[[], Awaitable[Any]]]
         await read_incarnation(world.store, SCOPE, world.runtime)
 
     return document["format"], newer
+
+
+async def _successor(world: World) -> tuple[int, Callable[[], Awaitable[Any]]]:
+    old = await read_incarnation(world.store, SCOPE, world.runtime)
+    life = Incarnation("inc-2", 2, world.runtime.now(), "restore", old.id)
+    target = Target(world.store, SCOPE, world.runtime, life, "me", lambda what, done, total: None)
+    await target.settle(old)
+    path, data = await world.find("successors/next")
+    document = json.loads(data)
+    older = json.dumps({name: value for name, value in document.items() if name != "format"}).encode()
+    await world.store.put(path, older, only_if_absent=False)
+    assert (await target.settle(old)).life == life, "it was written without a version"
+
+    async def newer() -> None:
+        changed = json.dumps({**document, "format": NEWEST["successor"] + 1, "delete": "another document"}).encode()
+        await world.store.put(path, changed, only_if_absent=False)
+        await target.settle(old)
+
+    return document["format"], newer
+
+
+class _Idle(Jobs[File]):
+    async def work(self, head: Manifest, pending: Pending) -> tuple[File, ...] | None:
+        return (File("state/x", 0, 1, "0" * 64, 1, "0" * 64),)
+
+
+async def _result(world: World) -> tuple[int, Callable[[], Awaitable[Any]]]:
+    head, pending = empty_manifest(PLACE), Pending("1", "merge", "0-1", 0)
+    job = _Idle("merge", File, world.store, "state", world.runtime, lambda: head, lambda: None)
+    made = await job._result(pending)
+    assert await job._result(pending) == made
+    path, data = await world.find("state/0-1/result")
+
+    async def newer() -> None:
+        changed = json.dumps({"format": NEWEST["result"] + 1, "files": json.loads(data)}).encode()
+        await world.store.put(path, changed, only_if_absent=False)
+        await job._result(pending)
+
+    return 1 if isinstance(json.loads(data), list) else json.loads(data)["format"], newer
 
 
 async def _segment(world: World) -> tuple[int, Callable[[], Awaitable[Any]]]:
@@ -178,10 +219,12 @@ async def _decision(world: World) -> tuple[int, Callable[[], Awaitable[Any]]]:
 
 TRIALS = {
     "incarnation": _incarnation,
+    "successor": _successor,
     "segment": _segment,
     "pack": _pack,
     "manifest": _manifest,
     "delta": _delta,
+    "result": _result,
     "pointer": _pointer,
     "claim": _claim,
     "decision": _decision,

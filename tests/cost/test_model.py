@@ -73,6 +73,12 @@ def test_every_table_of_prices_has_region_month_and_source() -> None:
         assert table.read < table.write
 
 
+def test_prices_that_nobody_looked_up_say_so() -> None:
+    told = {table.name: table.dated for table in load_prices()}
+    assert {name for name, text in told.items() if "not compared with https://" in text} == {"s3", "azure"}
+    assert told["gcs"] == "2026-11"
+
+
 def test_prices_are_for_a_thousand_requests_and_a_gigabyte() -> None:
     assert S3.of(Class.WRITE, 1_000_000) == pytest.approx(5.0)
     assert S3.of(Class.READ, 1_000_000) == pytest.approx(0.4)

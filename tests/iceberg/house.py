@@ -20,6 +20,7 @@ from arco.iceberg.metadata import (
     parse_create_view,
 )
 from arco.runtime import Workspace, init_workspace
+from arco.state import Cadence
 from arco.storage import MemoryStore, Role, Store
 from tests.doubles import FakeRuntime, PassingStore, run
 from tests.runtime.world import SCOPE
@@ -136,9 +137,9 @@ class House:
         self.objects = MemoryStore()
         self.outside = MemoryStore()
 
-    async def open(self) -> Process:
+    async def open(self, cadence: Cadence | None = None) -> Process:
         store = Mortal(self.objects, self.runtime)
-        workspace = await Workspace.open(store, SCOPE, self.runtime, test_store=False)
+        workspace = await Workspace.open(store, SCOPE, self.runtime, test_store=False, cadence=cadence)
         return Process(workspace, store, self.outside)
 
 

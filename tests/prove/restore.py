@@ -1,6 +1,6 @@
-"""The restore drill: writers at work, backups and restores that are killed again and again, and a writer that sleeps
-while the workspace is restored. Afterwards everything acknowledged stands in the log before its seal, or after the
-restore in the new one; and what was restored is what was backed up.
+"""The restore drill: writers at work, backups and restores that are killed again and again, and an owner of a log that
+sleeps while the workspace is restored. Afterwards everything acknowledged stands in the log before its seal, or after
+the restore in the new one; and what was restored is what was backed up.
 
 Every restore that comes to its end opens an incarnation, so there may be more than two."""
 
@@ -13,7 +13,7 @@ from pathlib import Path
 
 import msgspec
 
-from arco.log import FIRST_LINK, Place, read_log
+from arco.log import FIRST_LINK, Place, decode_segment, read_log
 from arco.runtime import AsyncRuntime, init_workspace, read_incarnations
 from arco.state import Revisions, open_ledger
 from arco.storage import LocalStore, RequestCounts, Role, RoleStore, Tail
@@ -25,6 +25,7 @@ from tests.prove.worker import SCOPE, STORE
 __all__ = ["prove_restore"]
 
 VAULT = "vault"
+PATIENCE = 60.0
 SETTLED = 3.0
 """Seconds that old processes get to say something wrong."""
 
@@ -40,13 +41,15 @@ def prove_restore(folder: Path, kills: int, report: Report) -> None:
             processes.start("writer", name)
         _wait_for_acks(folder, 50)
         took = _arco(folder, report, "a backup while two processes write", "backup")
-        killed = sum(_killed(folder, "backup", after=random.uniform(0.2, 1.1) * took) for _ in range(kills))
-        _arco(folder, report, f"a backup after {killed} killed ones", "backup")
+        _kill(folder, report, kills, took, "backup")
+        _arco(folder, report, "a backup after the killed ones", "backup")
         _arco(folder, report, "every object of it is whole", "backup", "verify")
-        processes.suspend("one")
         restore = ("restore", "--replace")
-        killed = sum(_killed(folder, *restore, after=random.uniform(0.1, 0.8) * took) for _ in range(kills))
-        _arco(folder, report, f"a restore after {killed} killed ones", *restore)
+        took = _arco(folder, report, "a restore while two processes write", *restore)
+        _wait_for_acks(folder, len(read_acks(folder)) + 50)
+        report.check("the one that is put to sleep owns a log", _suspend_owner(folder, processes, "one"))
+        _kill(folder, report, kills, took, *restore)
+        _arco(folder, report, "a restore after the killed ones", *restore)
         before = len(_told(folder, "one"))
         processes.resume("one")
         time.sleep(SETTLED)
@@ -54,7 +57,7 @@ def prove_restore(folder: Path, kills: int, report: Report) -> None:
         report.say(f"the one that slept was told {len(_told(folder, 'one')) - before} more things")
     acks = [ack for ack in read_acks(folder) if ack.kind in ("recorded", "repeated")]
     lives = asyncio.run(_lives(folder))
-    report.check("a new incarnation was opened", len(lives) >= 2, f"{len(lives)} incarnations")
+    report.check("each restore opened an incarnation", len(lives) >= 3, f"{len(lives)} incarnations")
     old, new = lives[0], lives[-1]
     lost = [ack for ack in acks if not any(set(ack.ids) <= life for life in lives)]
     report.none(
@@ -65,6 +68,31 @@ def prove_restore(folder: Path, kills: int, report: Report) -> None:
     report.check("the new log went on", not new <= old, f"{len(new - old):,} facts")
     for command in (["doctor"], ["rebuild", "--verify"], ["restore", "--verify"]):
         _arco(folder, report, " ".join(command), *command)
+
+
+def _suspend_owner(folder: Path, processes: Processes, name: str) -> bool:
+    """Suspend a writer just when nobody has appended after it; False if that does not come to pass."""
+    until = time.monotonic() + PATIENCE
+    while time.monotonic() < until:
+        processes.suspend(name)
+        if asyncio.run(_appended_last(folder)) == name:
+            return True
+        processes.resume(name)
+        time.sleep(random.uniform(0.05, 0.3))
+    processes.suspend(name)
+    return False
+
+
+async def _appended_last(folder: Path) -> str:
+    """Whose events end the log of activity. Writers cannot reach each other, so each appends its own."""
+    store, runtime = LocalStore(folder / STORE), AsyncRuntime()
+    life = (await read_incarnations(store, SCOPE, runtime))[-1]
+    reader = RoleStore(store, SCOPE, Role.READER, RequestCounts())
+    place = Place(SCOPE.tenant, SCOPE.workspace, life.id, "activity")
+    sequence = open_ledger(reader, Revisions(reader, place, runtime)).sequence
+    tail = await sequence.tail()
+    segment = decode_segment(await sequence.read_known(tail.number), sequence.path(tail.number))
+    return segment.events[-1].actor if segment.events else ""
 
 
 async def _lives(folder: Path) -> list[set[str]]:
@@ -102,7 +130,20 @@ def _arco(folder: Path, report: Report, name: str, *arguments: str) -> float:
     return took
 
 
-def _killed(folder: Path, *arguments: str, after: float = 0.0) -> bool:
+def _kill(folder: Path, report: Report, kills: int, took: float, *arguments: str) -> None:
+    """Kill a command so often, each time at another moment of the time it takes; one that was faster is no kill."""
+    killed = tried = 0
+    while killed < kills and tried < 5 * kills:
+        started = time.monotonic()
+        if _killed(folder, *arguments, after=random.uniform(0.2, 0.95) * took):
+            killed += 1
+        else:
+            took = time.monotonic() - started
+        tried += 1
+    report.check(f"a {arguments[0]} is killed again and again", killed == kills, f"{killed} of {tried}")
+
+
+def _killed(folder: Path, *arguments: str, after: float) -> bool:
     """Start a command and kill it; False if it came to its end first."""
     process = subprocess.Popen(
         _command(folder, *arguments), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True

@@ -46,7 +46,8 @@ NAMES = 100_000
 
 
 def materialization(runtime: AsyncRuntime, *, ahead: int = 0) -> tuple[str, NewEvent]:
-    """A new version of some partition; `ahead` dates it into the future."""
+    """A new version of some partition; `ahead` dates it into the future. Its file is of others: nobody writes it, and
+    `arco doctor` misses only what should lie in the workspace."""
     number = int(runtime.uniform(0, ASSETS * 5))
     identity, now = new_ulid(runtime, runtime), runtime.now() + ahead
     payload = MaterializationCompleted(
@@ -57,7 +58,7 @@ def materialization(runtime: AsyncRuntime, *, ahead: int = 0) -> tuple[str, NewE
         partition_key=f"number={number}",
         run_id=new_ulid(runtime, runtime),
         task_id=f"task_{number}",
-        files=(DataFile(f"data/{identity}/part-00000.parquet", 1_000, 10),),
+        files=(DataFile(f"landing/{identity}/part-00000.parquet", 1_000, 10),),
         row_count=10,
         byte_size=1_000,
         schema_hash="5f" * 16,

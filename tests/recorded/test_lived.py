@@ -8,15 +8,17 @@ from typing import Any
 
 import pytest
 
+from arco.backup import bury
 from arco.cli import _open
 from arco.core import Superseded
 from arco.log import Place
 from arco.runtime import DEFINITIONS, AsyncRuntime, Workspace, read_incarnations
 from arco.state import Manifest, Revisions
 from arco.storage import LocalStore, RequestCounts, Role, RoleStore
+from tests.backup.test_erase import holders
 from tests.cli.conftest import Cli
 from tests.emulators.servers import Emulator
-from tests.recorded.lived import TABLES, record
+from tests.recorded.lived import ERASED, TABLES, record
 from tests.recorded.record import SCOPE, summary
 from tests.recorded.whole import ARCHIVES, extract, later, live, root_of, served
 
@@ -100,6 +102,20 @@ def test_it_has_packs_a_sealed_incarnation_and_what_an_erasure_leaves(archive: P
                 numbers = [int(path.rsplit("/", 1)[1]) for path in loose if path[-1].isdigit()]
                 assert len(manifest.packs) > 1
                 assert 1 < min(numbers) <= manifest.packs[-1].last + 1, "the first ones are nowhere else"
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("archive", LIVED, ids=lambda path: path.name)
+def test_what_was_erased_is_left_where_it_was_too_young_to_go_and_goes(archive: Path, tmp_path: Path) -> None:
+    async def main() -> None:
+        store, runtime = LocalStore(extract(archive, tmp_path)[0]), AsyncRuntime()
+        erased, *_ = await read_incarnations(store, SCOPE, runtime, all_of_them=True)
+        [left] = await holders(store, ERASED)
+        assert left.startswith(f"{SCOPE.root}/{erased.id}/ledger/catalog/")
+        assert not await holders(LocalStore(tmp_path / "vault"), ERASED)
+        await bury(store, SCOPE, runtime)
+        assert not await holders(store, ERASED)
 
     asyncio.run(main())
 

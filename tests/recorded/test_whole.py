@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from arco import __version__
 from arco.core import Superseded
 from arco.domains.catalog import CreateNamespace
 from arco.iceberg import Pointers, examine_iceberg, open_locations
@@ -45,6 +46,12 @@ def columns_of(expected: dict[str, Any]) -> dict[str, Any]:
 def test_there_is_an_archive_and_it_is_small() -> None:
     assert ARCHIVES
     assert all(path.stat().st_size < 200_000 for path in ARCHIVES)
+
+
+def test_this_release_is_recorded() -> None:
+    """Whoever raises the version records it: `python -m tests.recorded.whole` and `lived`, with its name."""
+    found = {path.name for path in ARCHIVES}
+    assert {f"{__version__}.tar.xz", f"{__version__}-lived.tar.xz"} <= found
 
 
 @releases

@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from arco.core import Corrupt
+from arco.core import ArcoError, Corrupt, Outdated
 from arco.runtime import AsyncRuntime
 from arco.state import Cadence, LocalRunner, MergeJob, _beside, _files, _layers
 from arco.storage import MemoryStore, StoreFailed
@@ -114,6 +114,38 @@ def test_a_merge_left_by_a_crash_is_finished_by_the_next_compactor(when: str) ->
         assert [layer.level for layer in manifest.layers_of("notes")] == [1]
         assert len(runner.merges) == (1 if crashed.hook else 0)
         assert await world.texts() == {"a": "x", "b": "y"}
+
+    simulate(test)
+
+
+@pytest.mark.parametrize(
+    ("there", "error"), [(b"", Corrupt), (b'["cut', Corrupt), (b"\xff", Corrupt), (b'{"format":2}', Outdated)]
+)
+def test_a_result_that_cannot_be_read_is_told_and_kept(there: bytes, error: type[ArcoError]) -> None:
+    async def test(world: World) -> None:
+        crashed = Recording(world)
+
+        async def crash() -> None:
+            raise Crash
+
+        crashed.hook = crash
+        node = await world.node(cadence=Cadence(fan_in=2), runner=crashed)
+        await world.publish(node, noted("a", "x"))
+        (pending,) = (await world.publish(node, noted("b", "y"))).pending
+        with pytest.raises(Crash):
+            await next(iter(node.compactor.merging._running.values()))
+        path = f"{ROOT}/inc-1/state/activity/{pending.directory}/result"
+        await world.memory.put(path, there, only_if_absent=True)
+        heir = await world.node(cadence=Cadence(fan_in=2))
+        with pytest.raises(error, match=rf"{pending.directory}/result"):
+            await heir.compactor.compact()
+        assert type(heir.compactor.merging.trouble) is error
+        await world.publish(heir, noted("c", "z"))
+        assert await world.memory.get(path) == there
+        await world.memory.delete(path)
+        assert (await heir.compactor.compact()).pending == ()
+        assert await world.texts() == {"a": "x", "b": "y", "c": "z"}
+        await world.equals_refold(heir)
 
     simulate(test)
 

@@ -6,8 +6,6 @@ Its seal, once there is one, names what comes after it: the folder of the new in
 import re
 from collections.abc import Awaitable, Callable, Iterable
 
-import msgspec
-
 from arco.backup._redact import Selection
 from arco.backup._seal import find_seal, table_ids
 from arco.backup._survey import Editing, rewrite_blobs
@@ -67,9 +65,10 @@ class Source:
     async def settled(self) -> Next | None:
         """What comes next, if one that was interrupted had written it whole."""
         try:
-            found = msgspec.json.decode(await self.reader.get(Next.path(self.life)), type=Next)
+            data = await self.reader.get(Next.path(self.life))
         except ObjectMissing:
             return None
+        found = Next.decode(data, Next.path(self.life))
         if found.life.reason != "erase":
             raise Conflict(
                 f"a {found.life.reason} was interrupted before it opened {found.life.id}; run it again first"

@@ -12,7 +12,7 @@ import msgspec
 
 from arco.backup._rewrite import rewrite_pointers
 from arco.backup._vault import in_parallel
-from arco.core import Conflict, Runtime, Unavailable, format_time, new_ulid
+from arco.core import Conflict, Runtime, Unavailable, decode_document, format_time, new_ulid
 from arco.iceberg import Decisions, Outcome, Pointer, encode_pointer
 from arco.log import SEGMENT_FORMAT, Event, EventType, Header, Link, Place, check_segment, encode_segment, segment_text
 from arco.runtime import DEFINITIONS, Incarnation, Workspace
@@ -33,6 +33,8 @@ from arco.storage import (
 __all__ = ["LOGS", "Next", "Progress", "Target"]
 
 ATTEMPTS = 8
+FORMAT = 1
+"""Of what says which incarnation comes next."""
 LOGS = ("catalog", "activity")
 
 Progress = Callable[[str, int, int], None]
@@ -45,10 +47,18 @@ class Next(msgspec.Struct, frozen=True):
     life: Incarnation
     delete: tuple[str, ...] = ()
     """What is to be deleted before it is opened; what ends in a slash is a folder."""
+    format: int = FORMAT
 
     @staticmethod
     def path(old: Incarnation) -> str:
         return f"{old.id}/successors/next"
+
+    @staticmethod
+    def decode(data: bytes, path: str) -> "Next":
+        return decode_document(_decoder, data, "successor", FORMAT, path)
+
+
+_decoder = msgspec.json.Decoder(Next)
 
 
 class Target:
@@ -85,7 +95,7 @@ class Target:
             except StoreFailed as error:
                 await self._pause(attempt, Next.path(old), error)
         there = await self.get(Next.path(old))
-        found = mine if there is None else msgspec.json.decode(there, type=Next)
+        found = mine if there is None else Next.decode(there, Next.path(old))
         if found.life.id != self.life.id:
             raise Conflict(
                 f"the {found.life.reason} that opens {found.life.id} came first; run that one again, then this"

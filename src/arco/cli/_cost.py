@@ -251,7 +251,7 @@ def _total(found: Bill, billed: bool) -> Text:
     if_there = "" if billed else "if it lay there: "
     return say(
         f"{if_there}${_dollars(found.dollars_a_month)} a month at {prices.store} ({prices.region}, prices of "
-        f"{prices.as_of})",
+        f"{prices.dated})",
         "bold",
     )
 
@@ -318,7 +318,7 @@ def _show_model(session: Session, values: list[str], prices: Prices) -> None:
         _bill_table(total),
         say(
             f"${_dollars(total.dollars_a_month)} a month for {workspaces} at {prices.store} ({prices.region}, prices "
-            f"of {prices.as_of}); ${_dollars(per_event)} a million events",
+            f"of {prices.dated}); ${_dollars(per_event)} a million events",
             "bold",
         ),
         say("A model, compared with counts of simulated days; a closed workspace makes no request.", "dim"),

@@ -49,6 +49,9 @@ class Prices(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     region: str
     as_of: str
     source: str
+    """Where to look."""
+    checked: bool = True
+    """Whether the numbers were read there in that month; else they are what somebody knew then."""
     write: float
     list: float
     read: float
@@ -58,6 +61,11 @@ class Prices(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     def __post_init__(self) -> None:
         if min(self.write, self.list, self.read, self.delete, self.gb_month) < 0:
             raise ValueError("a price is 0 or more")
+
+    @property
+    def dated(self) -> str:
+        """Of when they are, and what nobody has looked up."""
+        return self.as_of if self.checked else f"{self.as_of}, not compared with {self.source}"
 
     def of(self, kind: Class, requests: float) -> float:
         return float(getattr(self, kind.value)) * requests / 1000

@@ -10,7 +10,7 @@ from typing import Generic, TypeVar
 
 import msgspec
 
-from arco.core import ArcoError, Runtime, StoreRefused, Task, Unavailable
+from arco.core import ArcoError, Corrupt, Runtime, StoreRefused, Task, Unavailable, check_format, format_in
 from arco.state._manifest import Manifest, Pending
 from arco.storage import ObjectExists, ObjectMissing, Store
 
@@ -18,6 +18,8 @@ __all__ = ["Jobs"]
 
 T = TypeVar("T")
 
+FORMAT = 1
+"""Of a result: a list. A later one must be an object that tells its `format`."""
 RETRY_SECONDS = 1.0
 
 
@@ -124,4 +126,12 @@ class Jobs(Generic[T]):
             return await self._read(path)
 
     async def _read(self, path: str) -> tuple[T, ...]:
-        return tuple(msgspec.json.decode(await self._store.get(path), type=list[self._made]))  # type: ignore[name-defined]
+        data = await self._store.get(path)
+        try:
+            return tuple(msgspec.json.decode(data, type=list[self._made]))  # type: ignore[name-defined]
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+            check_format("result", format_in(data), FORMAT, path)
+            raise Corrupt(
+                f"{path} is no result of a {self._kind}: {error}; delete this one object, then run `arco compact`",
+                path=path,
+            ) from error
