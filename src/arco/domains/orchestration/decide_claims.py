@@ -29,9 +29,10 @@ from arco.domains.orchestration.events import (
     DispatchRequested,
     TaskClaimed,
 )
-from arco.domains.orchestration.ids import cloud_task_id, dispatch_id
+from arco.domains.orchestration.ids import attempt_key, cloud_task_id, dispatch_id
 from arco.domains.orchestration.tables import (
     ACTIVE_RUNS,
+    ATTEMPTS,
     CLAIMS,
     DISPATCH_OUTBOX,
     PLAN_TASKS,
@@ -41,6 +42,7 @@ from arco.domains.orchestration.tables import (
     TASKS,
     WORKSPACE,
     ActiveRunRow,
+    AttemptRow,
     ClaimRow,
     DispatchRow,
     PlanTaskRow,
@@ -206,9 +208,8 @@ async def _reap(claims: Sequence[ClaimRow], reason: str, view: View) -> list[New
 async def _unwritten(claim: ClaimRow, reason: str, view: View) -> AsyncIterator[MaterializationFailed]:
     """What an attempt was to write that ends without a word. If its run was cancelled, it did not fail.
 
-    When it ended nobody knows, and it may be told long after. So it counts from when it was claimed: a partition that
-    changed since then by another's hand is left as it is. When a change was received says so, not when its worker says
-    that it happened: clocks differ.
+    When it ended nobody knows, and it may be told long after. So it counts from when it was claimed: a partition of
+    which somebody else told since then that it was written, or that it failed, is left as it is.
     """
     run_id, key = claim.run_id, (claim.run_id, claim.task_key)
     run: RunRow | None = await view.get(RUNS, run_id, run_id)
@@ -219,7 +220,7 @@ async def _unwritten(claim: ClaimRow, reason: str, view: View) -> AsyncIterator[
     for output in plan.outputs:
         part: Partition | None = await view.get(PARTITIONS, output.asset_id, output.partition_id)
         is_own = part is not None and (part.last_run_id, part.last_task_id) == (run_id, task.task_id)
-        if part is not None and part.updated_at > claim.claimed_at and not is_own:
+        if part is not None and not is_own and await _is_told_since(part, claim, view):
             continue
         yield MaterializationFailed(
             output.asset_id,
@@ -229,8 +230,33 @@ async def _unwritten(claim: ClaimRow, reason: str, view: View) -> AsyncIterator[
             run_id,
             task.task_id,
             reason[:_MAX_ERROR],
-            claim.claimed_at,
+            _after(part, claim.claimed_at),
         )
+
+
+def _after(part: Partition | None, claimed_at: int) -> int:
+    """A time that is not before what is known of a partition: its worker's clock may be ahead of the log's."""
+    return claimed_at if part is None else max(claimed_at, part.last_success_at or 0, part.last_failure_at or 0)
+
+
+async def _is_told_since(part: Partition, claim: ClaimRow, view: View) -> bool:
+    """Whether the one who told last of a partition did so after a claim.
+
+    When it was received says so, not when a worker says that it happened: clocks differ. A partition also changes when
+    its files are compacted or a version expires, so what counts is when the attempt ended that told. Where no task of
+    this key told, nobody knows when that was; then any change counts.
+    """
+    if part.updated_at <= claim.claimed_at:
+        return False
+    run_id = part.last_run_id
+    task: TaskRow | None = await view.get(TASKS, run_id, (run_id, claim.task_key))
+    if task is None or task.task_id != part.last_task_id:
+        return True
+    for number in (task.attempt, task.attempt - 1):  # if the newest one runs, the one before it told
+        attempt: AttemptRow | None = await view.get(ATTEMPTS, run_id, (run_id, task.task_key, attempt_key(number)))
+        if attempt is not None and attempt.ended_at is not None:
+            return attempt.ended_at > claim.claimed_at
+    return True
 
 
 async def request_dispatch(command: RequestDispatch, view: View, decision: Decision) -> list[NewEvent]:
