@@ -29,6 +29,7 @@ from arco.domains.orchestration import (
     CancelRun,
     ConfirmDispatch,
     Outcome,
+    Output,
     PlanCreated,
     ReapAttempts,
     ReapWorker,
@@ -38,7 +39,7 @@ from arco.domains.orchestration import (
     decide_claims,
 )
 from arco.domains.quality import CheckExecuted, Severity
-from arco.log import Command, Event
+from arco.log import MAX_EVENT_BYTES, Command, Event
 from arco.runtime import DEFINITIONS
 from arco.state import new_event
 from tests.domains.decider import Decider, deciding
@@ -421,15 +422,31 @@ def test_what_failed_before_an_attempt_that_was_given_up_has_failed_anew() -> No
 
 
 def test_however_much_is_lost_at_once_fits_into_a_segment(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(decide_claims, "_MAX_FAILED", 3)
+    monkeypatch.setattr(decide_claims, "_MAX_FAILED", 600)
 
     async def main(decider: Decider) -> None:
         await trigger(decider, WIDE)
         claims = await claim_all(decider)
         events = await decider.decide(ReapWorker("w1", "s2"))
         assert len(events) == len(claims) == 4
-        assert len(await decider.rows(PARTITIONS)) == 3
+        assert 0 < len(await decider.rows(PARTITIONS)) < 4
         assert set((await states(decider)).values()) == {"RETRY_WAIT"}
+
+    deciding(ACTIVITY, main)
+
+
+@pytest.mark.parametrize("reason", ["no sign of life", "\0" * 2_000])
+def test_however_much_an_attempt_was_to_write_fits_into_an_event(reason: str) -> None:
+    outputs = tuple(Output(f"asset-{number}", f"n.a{number}", f"partition-{number}") for number in range(1_500))
+    plan = msgspec.structs.replace(CHAIN, tasks=(msgspec.structs.replace(task_of("A"), outputs=outputs),))
+
+    async def main(decider: Decider) -> None:
+        await trigger(decider, plan)
+        (claim,) = await claim_all(decider)
+        (event,) = await decider.decide(ReapAttempts((claim.attempt_id,), reason))
+        assert len(msgspec.json.encode(event)) <= MAX_EVENT_BYTES
+        assert len(await decider.rows(PARTITIONS)) in {0, len(outputs)}
+        assert await states(decider) == {"A": "RETRY_WAIT"}
 
     deciding(ACTIVITY, main)
 

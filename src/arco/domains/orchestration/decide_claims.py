@@ -7,6 +7,8 @@ until more of it is. What was lost before is taken in smaller parts (`retry`).
 
 from collections.abc import AsyncIterator, Sequence
 
+import msgspec
+
 from arco.core import Conflict, NotFound
 from arco.domains.execution import PARTITIONS, MaterializationFailed, Partition
 from arco.domains.orchestration.commands import (
@@ -52,7 +54,7 @@ from arco.domains.orchestration.tables import (
     RunState,
     TaskRow,
 )
-from arco.log import NewEvent
+from arco.log import MAX_EVENT_BYTES, NewEvent
 from arco.state import Decision, View, new_event
 
 __all__ = [
@@ -66,9 +68,9 @@ __all__ = [
 ]
 
 _PAGE = 100
-_MAX_FAILED = 2_000
-"""Outputs that the attempts which are given up at once name. Partitions beyond that stay as they are: what is lost must
-fit into a segment, however much it is."""
+_MAX_FAILED = MAX_EVENT_BYTES * 3 // 4
+"""Bytes that the outputs take which the attempts name that are given up at once: they may be those of one, and fit into
+its event. Partitions beyond that stay as they are."""
 _MAX_ERROR = 1_000
 
 
@@ -183,7 +185,8 @@ async def active_runs(view: View) -> AsyncIterator[ActiveRunRow]:
 
 async def reap_attempts(command: ReapAttempts, view: View, decision: Decision) -> list[NewEvent]:
     found = [await view.get(CLAIMS, WORKSPACE, attempt_id) for attempt_id in dict.fromkeys(command.attempt_ids)]
-    return await _reap([claim for claim in found if claim is not None], command.reason, view)
+    claims = [claim for claim in found if claim is not None]
+    return await _reap(claims, command.reason, view)
 
 
 async def reap_worker(command: ReapWorker, view: View, decision: Decision) -> list[NewEvent]:
@@ -197,9 +200,10 @@ async def _reap(claims: Sequence[ClaimRow], reason: str, view: View) -> list[New
     events, room = [], _MAX_FAILED
     for claim in claims:
         failed = tuple([part async for part in _unwritten(claim, reason, view)])
-        if len(failed) > room:
-            failed = ()
-        room -= len(failed)
+        size = len(msgspec.json.encode(failed))
+        if size > room:
+            failed, size = (), 0
+        room -= size
         event = AttemptReaped(claim.run_id, claim.task_key, claim.attempt, claim.attempt_id, reason, failed)
         events.append(new_event(ATTEMPT_REAPED, event, subject=claim.run_id))
     return events
