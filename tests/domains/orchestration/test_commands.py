@@ -451,6 +451,17 @@ def test_however_much_an_attempt_was_to_write_fits_into_an_event(reason: str) ->
     deciding(ACTIVITY, main)
 
 
+def test_what_an_attempt_was_to_write_of_which_no_worker_was_told_has_not_failed() -> None:
+    async def main(decider: Decider) -> None:
+        await trigger(decider, plan_of({"A": ()}))
+        (claim,) = await claim_all(decider)
+        await decider.decide(ReapAttempts((claim.attempt_id,), "its worker could not be told", began=False))
+        assert await states(decider) == {"A": "RETRY_WAIT"}
+        assert await decider.rows(PARTITIONS) == []
+
+    deciding(ACTIVITY, main)
+
+
 def test_what_a_cancelled_run_does_not_write_any_more_has_not_failed() -> None:
     async def main(decider: Decider) -> None:
         run_id = await trigger(decider, plan_of({"A": ()}))

@@ -186,7 +186,7 @@ async def active_runs(view: View) -> AsyncIterator[ActiveRunRow]:
 async def reap_attempts(command: ReapAttempts, view: View, decision: Decision) -> list[NewEvent]:
     found = [await view.get(CLAIMS, WORKSPACE, attempt_id) for attempt_id in dict.fromkeys(command.attempt_ids)]
     claims = [claim for claim in found if claim is not None]
-    return await _reap(claims, command.reason, view)
+    return await _reap(claims, command.reason, view, began=command.began)
 
 
 async def reap_worker(command: ReapWorker, view: View, decision: Decision) -> list[NewEvent]:
@@ -196,10 +196,10 @@ async def reap_worker(command: ReapWorker, view: View, decision: Decision) -> li
     return await _reap(lost, reason, view)
 
 
-async def _reap(claims: Sequence[ClaimRow], reason: str, view: View) -> list[NewEvent]:
+async def _reap(claims: Sequence[ClaimRow], reason: str, view: View, *, began: bool = True) -> list[NewEvent]:
     events, room = [], _MAX_FAILED
     for claim in claims:
-        failed = tuple([part async for part in _unwritten(claim, reason, view)])
+        failed = tuple([part async for part in _unwritten(claim, reason, view)]) if began else ()
         size = len(msgspec.json.encode(failed))
         if size > room:
             failed, size = (), 0
