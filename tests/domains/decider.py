@@ -46,6 +46,7 @@ class Decider:
                 actor,
                 command.operation,
                 item.data,
+                version=item.version,
                 subject=item.subject,
                 command=name,
             )

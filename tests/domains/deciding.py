@@ -70,6 +70,7 @@ class Catalog:
                 actor,
                 command.operation,
                 item.data,
+                version=item.version,
                 subject=item.subject,
                 command=name,
                 span=len(new),

@@ -461,7 +461,9 @@ def test_members_of_a_group_see_the_earlier_ones() -> None:
             name, data = type(payload).__name__, msgspec.Raw(msgspec.json.encode(payload))
             command = Command(catalog.id(), "me", name, data)
             events = [
-                Event(catalog.id(), item.type, "", "arco", "me", command.operation, item.data, command=name)
+                Event(
+                    catalog.id(), item.type, "", "arco", "me", command.operation, item.data, item.version, command=name
+                )
                 for item in await draft.decide(command, START)
             ]
             await draft.stage(1, index, events, START)

@@ -1,16 +1,19 @@
 """From a deployed project to a finished run, through the service that the API and the workers use."""
 
+from typing import Any
+
 import pytest
 
 from arco.assets import Retries
 from arco.catalog import Points, parse_as_of
-from arco.core import Conflict
+from arco.core import Conflict, Unavailable
 from arco.domains.deployments import ASSETS
-from arco.domains.execution import MATERIALIZATIONS
-from arco.domains.orchestration import RUNS, Outcome
+from arco.domains.execution import MATERIALIZATIONS, PARTITIONS
+from arco.domains.orchestration import RUNS, FinishTask, Outcome
 from arco.servo import WorkerId
 from arco.state import Table
 from tests.servo.world import ASKED, World, callback, chain, fan, project, run_world
+from tests.state.doubles import rows_of
 
 
 def test_a_chain_runs_in_order_and_a_second_run_finds_nothing_to_do_but_its_root() -> None:
@@ -41,6 +44,29 @@ def test_a_finish_claims_what_it_made_ready_in_the_same_append() -> None:
     appends, seen = run_world(work, deployed=project(chain(10)))
     assert seen == [f"n.a{i:04d}" for i in range(10)]
     assert appends == 10
+
+
+def test_what_is_claimed_with_a_result_that_may_be_lost_is_given_back_and_has_not_failed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def work(world: World) -> None:
+        run_id = await world.trigger()
+        (first,) = await world.claim()
+        decide = world.workspace.decide
+
+        async def silent(log: str, command: Any, **more: Any) -> Any:
+            if isinstance(command, FinishTask):
+                raise Unavailable("no answer")
+            return await decide(log, command, **more)
+
+        monkeypatch.setattr(world.workspace, "decide", silent)
+        with pytest.raises(Unavailable):
+            await world.finish(first, slots=1)
+        states = await world.states(run_id)
+        assert sorted(states.values()) == ["RETRY_WAIT", "RUNNING"]
+        assert await rows_of(world.workspace.logs["activity"].replica, PARTITIONS) == []
+
+    run_world(work, deployed=project({"n.a": [], "n.b": []}))
 
 
 def test_a_fan_runs_side_by_side_and_reads_what_the_run_wrote() -> None:

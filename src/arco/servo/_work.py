@@ -177,7 +177,8 @@ class Work:
                 unknown = error
         if unknown is not None:
             if claims:
-                await self._reap(claims, "its worker could not be told, because a result of its was not taken")
+                reason = "its worker could not be told, because a result of its was not taken"
+                await self._reap(claims, reason, began=False)
             raise unknown
         return Finished(await self._hand_out_all(claims), refused)
 
@@ -189,9 +190,9 @@ class Work:
         runtime.spawn(_settle(decided, answer), f"result of {result.attempt_id}")
         return answer
 
-    async def _reap(self, claims: Sequence[ClaimRow], reason: str) -> None:
+    async def _reap(self, claims: Sequence[ClaimRow], reason: str, *, began: bool = True) -> None:
         ids = tuple(claim.attempt_id for claim in claims)
-        await self._workspace.decide("activity", ReapAttempts(ids, reason), actor="servo")
+        await self._workspace.decide("activity", ReapAttempts(ids, reason, began), actor="servo")
 
     async def _capacity(self) -> int:
         catalog = self._workspace.logs["catalog"]

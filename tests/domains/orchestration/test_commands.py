@@ -9,8 +9,11 @@ from arco.assets import GatingAction, Retries
 from arco.core import MINUTE, Conflict, Invalid, NotFound
 from arco.domains.execution import (
     ASSET_SCHEMAS,
+    FILES_COMPACTED,
     PARTITIONS,
     AssetObserved,
+    DataFile,
+    FilesCompacted,
     MaterializationFailed,
     ReleaseVersion,
     SchemaRecorded,
@@ -26,6 +29,7 @@ from arco.domains.orchestration import (
     CancelRun,
     ConfirmDispatch,
     Outcome,
+    Output,
     PlanCreated,
     ReapAttempts,
     ReapWorker,
@@ -35,8 +39,9 @@ from arco.domains.orchestration import (
     decide_claims,
 )
 from arco.domains.quality import CheckExecuted, Severity
-from arco.log import Command
+from arco.log import MAX_EVENT_BYTES, Command, Event
 from arco.runtime import DEFINITIONS
+from arco.state import new_event
 from tests.domains.decider import Decider, deciding
 from tests.domains.orchestration.deciding import FAILURE, asked, claim_all, finished, output, trigger
 from tests.domains.orchestration.facts import LOG, plan_of, task_of
@@ -346,6 +351,62 @@ def test_what_a_worker_has_written_whose_clock_is_behind_has_not_failed() -> Non
     deciding(ACTIVITY, main)
 
 
+def test_what_changed_meanwhile_though_nobody_wrote_it_has_failed() -> None:
+    async def main(decider: Decider) -> None:
+        await trigger(decider, plan_of({"A": ()}))
+        (first,) = await claim_all(decider)
+        good = output(first, await claimed_at(decider))
+        await decider.decide(finished(first, good.started_at, outputs=(good,)))
+        await trigger(decider, plan_of({"A": ()}), request_fingerprint="another")
+        (lost,) = await claim_all(decider)
+        file = DataFile("data/a/compacted.parquet", 1, 1)
+        compacted = new_event(FILES_COMPACTED, FilesCompacted("asset-A", good.materialization_id, "c1", (file,)))
+        await decider.append(Event(decider.id(), compacted.type, "", "arco", "me", decider.id(), compacted.data))
+        await decider.decide(ReapAttempts((lost.attempt_id,), "no sign of life"))
+        (row,) = await decider.rows(PARTITIONS)
+        assert (row["status"], row["last_error"], row["last_run_id"]) == ("failed", "no sign of life", lost.run_id)
+        assert row["current_materialization_id"] == good.materialization_id
+
+    deciding(ACTIVITY, main)
+
+
+def test_what_a_worker_wrote_before_whose_clock_is_ahead_has_failed_anew() -> None:
+    async def main(decider: Decider) -> None:
+        await trigger(decider, plan_of({"A": ()}))
+        (first,) = await claim_all(decider)
+        at = await claimed_at(decider)
+        good = output(first, at, completed_at=at + MINUTE)
+        await decider.decide(finished(first, at + MINUTE, outputs=(good,)))
+        for _ in range(2):
+            run_id = await trigger(decider, plan_of({"A": ()}), request_fingerprint="another")
+            (lost,) = await claim_all(decider)
+            await decider.decide(ReapAttempts((lost.attempt_id,), "no sign of life"))
+            (row,) = await decider.rows(PARTITIONS)
+            assert (row["status"], row["last_error"], row["last_run_id"]) == ("failed", "no sign of life", run_id)
+            await decider.decide(CancelRun(run_id))
+
+    deciding(ACTIVITY, main)
+
+
+def test_what_another_run_told_before_it_tries_again_has_failed_by_its_word() -> None:
+    plan = plan_of({"A": ()}, Retries(1, delay_seconds=0.0))
+
+    async def main(decider: Decider) -> None:
+        await trigger(decider, plan)
+        (lost,) = await claim_all(decider)
+        await trigger(decider, plan, request_fingerprint="another")
+        (claim,) = await claim_all(decider, worker="w2")
+        at = await claimed_at(decider)
+        bad = MaterializationFailed("asset-A", "A", "partition-A", "", claim.run_id, "task-A", "no", at + 1)
+        await decider.decide(finished(claim, at, Outcome.FAILED, failed=(bad,)))
+        assert len(await claim_all(decider, worker="w2")) == 1
+        await decider.decide(ReapAttempts((lost.attempt_id,), "no sign of life"))
+        (row,) = await decider.rows(PARTITIONS)
+        assert (row["status"], row["last_error"], row["last_run_id"]) == ("failed", "no", claim.run_id)
+
+    deciding(ACTIVITY, main)
+
+
 def test_what_failed_before_an_attempt_that_was_given_up_has_failed_anew() -> None:
     plan = plan_of({"A": ()}, Retries(delay_seconds=0.0))
 
@@ -361,15 +422,42 @@ def test_what_failed_before_an_attempt_that_was_given_up_has_failed_anew() -> No
 
 
 def test_however_much_is_lost_at_once_fits_into_a_segment(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(decide_claims, "_MAX_FAILED", 3)
+    monkeypatch.setattr(decide_claims, "_MAX_FAILED", 600)
 
     async def main(decider: Decider) -> None:
         await trigger(decider, WIDE)
         claims = await claim_all(decider)
         events = await decider.decide(ReapWorker("w1", "s2"))
         assert len(events) == len(claims) == 4
-        assert len(await decider.rows(PARTITIONS)) == 3
+        assert 0 < len(await decider.rows(PARTITIONS)) < 4
         assert set((await states(decider)).values()) == {"RETRY_WAIT"}
+
+    deciding(ACTIVITY, main)
+
+
+@pytest.mark.parametrize("reason", ["no sign of life", "\0" * 2_000])
+def test_however_much_an_attempt_was_to_write_fits_into_an_event(reason: str) -> None:
+    outputs = tuple(Output(f"asset-{number}", f"n.a{number}", f"partition-{number}") for number in range(1_500))
+    plan = msgspec.structs.replace(CHAIN, tasks=(msgspec.structs.replace(task_of("A"), outputs=outputs),))
+
+    async def main(decider: Decider) -> None:
+        await trigger(decider, plan)
+        (claim,) = await claim_all(decider)
+        (event,) = await decider.decide(ReapAttempts((claim.attempt_id,), reason))
+        assert len(msgspec.json.encode(event)) <= MAX_EVENT_BYTES
+        assert len(await decider.rows(PARTITIONS)) in {0, len(outputs)}
+        assert await states(decider) == {"A": "RETRY_WAIT"}
+
+    deciding(ACTIVITY, main)
+
+
+def test_what_an_attempt_was_to_write_of_which_no_worker_was_told_has_not_failed() -> None:
+    async def main(decider: Decider) -> None:
+        await trigger(decider, plan_of({"A": ()}))
+        (claim,) = await claim_all(decider)
+        await decider.decide(ReapAttempts((claim.attempt_id,), "its worker could not be told", began=False))
+        assert await states(decider) == {"A": "RETRY_WAIT"}
+        assert await decider.rows(PARTITIONS) == []
 
     deciding(ACTIVITY, main)
 

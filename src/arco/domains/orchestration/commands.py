@@ -84,6 +84,8 @@ class ReapAttempts(_Command, frozen=True):
 
     attempt_ids: Annotated[tuple[Id, ...], msgspec.Meta(min_length=1)]
     reason: Id
+    began: bool = True
+    """False if no worker was ever told of them: then what they were to write has not failed."""
 
 
 class ReapWorker(_Command, frozen=True):

@@ -7,6 +7,8 @@ until more of it is. What was lost before is taken in smaller parts (`retry`).
 
 from collections.abc import AsyncIterator, Sequence
 
+import msgspec
+
 from arco.core import Conflict, NotFound
 from arco.domains.execution import PARTITIONS, MaterializationFailed, Partition
 from arco.domains.orchestration.commands import (
@@ -29,9 +31,10 @@ from arco.domains.orchestration.events import (
     DispatchRequested,
     TaskClaimed,
 )
-from arco.domains.orchestration.ids import cloud_task_id, dispatch_id
+from arco.domains.orchestration.ids import attempt_key, cloud_task_id, dispatch_id
 from arco.domains.orchestration.tables import (
     ACTIVE_RUNS,
+    ATTEMPTS,
     CLAIMS,
     DISPATCH_OUTBOX,
     PLAN_TASKS,
@@ -41,6 +44,7 @@ from arco.domains.orchestration.tables import (
     TASKS,
     WORKSPACE,
     ActiveRunRow,
+    AttemptRow,
     ClaimRow,
     DispatchRow,
     PlanTaskRow,
@@ -50,7 +54,7 @@ from arco.domains.orchestration.tables import (
     RunState,
     TaskRow,
 )
-from arco.log import NewEvent
+from arco.log import MAX_EVENT_BYTES, NewEvent
 from arco.state import Decision, View, new_event
 
 __all__ = [
@@ -64,9 +68,9 @@ __all__ = [
 ]
 
 _PAGE = 100
-_MAX_FAILED = 2_000
-"""Outputs that the attempts which are given up at once name. Partitions beyond that stay as they are: what is lost must
-fit into a segment, however much it is."""
+_MAX_FAILED = MAX_EVENT_BYTES * 3 // 4
+"""Bytes that the outputs take which the attempts name that are given up at once: they may be those of one, and fit into
+its event. Partitions beyond that stay as they are."""
 _MAX_ERROR = 1_000
 
 
@@ -181,7 +185,8 @@ async def active_runs(view: View) -> AsyncIterator[ActiveRunRow]:
 
 async def reap_attempts(command: ReapAttempts, view: View, decision: Decision) -> list[NewEvent]:
     found = [await view.get(CLAIMS, WORKSPACE, attempt_id) for attempt_id in dict.fromkeys(command.attempt_ids)]
-    return await _reap([claim for claim in found if claim is not None], command.reason, view)
+    claims = [claim for claim in found if claim is not None]
+    return await _reap(claims, command.reason, view, began=command.began)
 
 
 async def reap_worker(command: ReapWorker, view: View, decision: Decision) -> list[NewEvent]:
@@ -191,13 +196,14 @@ async def reap_worker(command: ReapWorker, view: View, decision: Decision) -> li
     return await _reap(lost, reason, view)
 
 
-async def _reap(claims: Sequence[ClaimRow], reason: str, view: View) -> list[NewEvent]:
+async def _reap(claims: Sequence[ClaimRow], reason: str, view: View, *, began: bool = True) -> list[NewEvent]:
     events, room = [], _MAX_FAILED
     for claim in claims:
-        failed = tuple([part async for part in _unwritten(claim, reason, view)])
-        if len(failed) > room:
-            failed = ()
-        room -= len(failed)
+        failed = tuple([part async for part in _unwritten(claim, reason, view)]) if began else ()
+        size = len(msgspec.json.encode(failed))
+        if size > room:
+            failed, size = (), 0
+        room -= size
         event = AttemptReaped(claim.run_id, claim.task_key, claim.attempt, claim.attempt_id, reason, failed)
         events.append(new_event(ATTEMPT_REAPED, event, subject=claim.run_id))
     return events
@@ -206,9 +212,8 @@ async def _reap(claims: Sequence[ClaimRow], reason: str, view: View) -> list[New
 async def _unwritten(claim: ClaimRow, reason: str, view: View) -> AsyncIterator[MaterializationFailed]:
     """What an attempt was to write that ends without a word. If its run was cancelled, it did not fail.
 
-    When it ended nobody knows, and it may be told long after. So it counts from when it was claimed: a partition that
-    changed since then by another's hand is left as it is. When a change was received says so, not when its worker says
-    that it happened: clocks differ.
+    When it ended nobody knows, and it may be told long after. So it counts from when it was claimed: a partition of
+    which somebody else told since then that it was written, or that it failed, is left as it is.
     """
     run_id, key = claim.run_id, (claim.run_id, claim.task_key)
     run: RunRow | None = await view.get(RUNS, run_id, run_id)
@@ -219,7 +224,7 @@ async def _unwritten(claim: ClaimRow, reason: str, view: View) -> AsyncIterator[
     for output in plan.outputs:
         part: Partition | None = await view.get(PARTITIONS, output.asset_id, output.partition_id)
         is_own = part is not None and (part.last_run_id, part.last_task_id) == (run_id, task.task_id)
-        if part is not None and part.updated_at > claim.claimed_at and not is_own:
+        if part is not None and not is_own and await _is_told_since(part, claim, view):
             continue
         yield MaterializationFailed(
             output.asset_id,
@@ -229,8 +234,33 @@ async def _unwritten(claim: ClaimRow, reason: str, view: View) -> AsyncIterator[
             run_id,
             task.task_id,
             reason[:_MAX_ERROR],
-            claim.claimed_at,
+            _after(part, claim.claimed_at),
         )
+
+
+def _after(part: Partition | None, claimed_at: int) -> int:
+    """A time that is not before what is known of a partition: its worker's clock may be ahead of the log's."""
+    return claimed_at if part is None else max(claimed_at, part.last_success_at or 0, part.last_failure_at or 0)
+
+
+async def _is_told_since(part: Partition, claim: ClaimRow, view: View) -> bool:
+    """Whether the one who told last of a partition did so after a claim.
+
+    When it was received says so, not when a worker says that it happened: clocks differ. A partition also changes when
+    its files are compacted or a version expires, so what counts is when the attempt ended that told. Where no task of
+    this key told, nobody knows when that was; then any change counts.
+    """
+    if part.updated_at <= claim.claimed_at:
+        return False
+    run_id = part.last_run_id
+    task: TaskRow | None = await view.get(TASKS, run_id, (run_id, claim.task_key))
+    if task is None or task.task_id != part.last_task_id:
+        return True
+    for number in (task.attempt, task.attempt - 1):  # if the newest one runs, the one before it told
+        attempt: AttemptRow | None = await view.get(ATTEMPTS, run_id, (run_id, task.task_key, attempt_key(number)))
+        if attempt is not None and attempt.ended_at is not None:
+            return attempt.ended_at > claim.claimed_at
+    return True
 
 
 async def request_dispatch(command: RequestDispatch, view: View, decision: Decision) -> list[NewEvent]:
