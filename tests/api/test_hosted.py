@@ -18,6 +18,7 @@ from arco.core import DAY, HOUR, SECOND, LostObject, StoreRefused, Unauthenticat
 from arco.domains.access import KEY_NAMES, CreateApiKey, UserRole
 from arco.domains.catalog import CreateNamespace
 from arco.runtime import OPEN_BYTES, ROW_BYTES, Hosted, init_workspace
+from arco.state import Cadence, PackSize
 from arco.storage import MemoryStore, Scope, Store
 from tests.api.iceberg.content import table
 from tests.backup.world import paths, vault_of
@@ -223,6 +224,49 @@ def test_only_who_collects_has_what_it_takes() -> None:
         assert host.collections is None
 
     served(off)
+
+
+def test_packs_that_cannot_be_made_are_in_the_log_and_the_metrics_until_they_can(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def told() -> list[str]:
+        return [record.getMessage() for record in caplog.records if record.name == "arco.compactor"]
+
+    async def work(host: Host, runtime: FakeRuntime, base: FaultyStore) -> None:
+        app = create_app(host)
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://localhost") as http:
+
+            async def figures() -> list[str]:
+                lines = (await http.get("/metrics")).text.splitlines()
+                return [line for line in lines if line.startswith("arco_log_failing_jobs{")]
+
+            async def readiness() -> tuple[int, str]:
+                answer = await http.get("/readyz")
+                return answer.status_code, answer.json()["checks"]["merging"]
+
+            where = f'tenant_id="{SCOPE.tenant}",workspace_id="{SCOPE.workspace}"'
+            full = StoreRefused("the disk is full; free space")
+            base.on("create", path="/packs/catalog/", error=full, times=10**6)
+            for number in range(20):
+                await ask(host, f"n{number}")
+                await runtime.sleep(120)
+            [line] = told()
+            assert line.startswith(
+                f"{SCOPE.root}: merges or packs of the log catalog cannot be made now: the disk is full"
+            )
+            assert await figures() == [
+                f'arco_log_failing_jobs{{log="{log}",{where}}} {count}'
+                for log, count in (("catalog", "1.0"), ("activity", "0.0"))
+            ]
+            assert await readiness() == (200, "1 of 1 workspaces cannot merge or pack")
+            base.heal()
+            await runtime.sleep(1 * HOURS)
+            assert told() == [line, f"{SCOPE.root}: merges and packs of the log catalog get on again"]
+            assert all(figure.endswith(" 0.0") for figure in await figures())
+            assert await readiness() == (200, "ok")
+        await close_app(app)
+
+    served(work, cadence=Cadence(packs=PackSize(segments=4, keep=2)), idle_seconds=3 * HOURS, all_workspaces=False)
 
 
 # What they hold in memory

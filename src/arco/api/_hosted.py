@@ -1,7 +1,9 @@
 """`HostedWorkspace`: an open workspace of a host with all that works on it: orchestration, Iceberg, past states."""
 
 import contextlib
+import logging
 from collections.abc import Iterator
+from functools import partial
 
 from arco.api._host import Host
 from arco.backup import BackupLoop
@@ -11,6 +13,8 @@ from arco.runtime import ROW_BYTES, OpenLog, Workspace
 from arco.servo import Servo
 
 __all__ = ["HostedWorkspace", "announce"]
+
+_log = logging.getLogger("arco.compactor")
 
 
 async def announce(workspace: Workspace) -> None:
@@ -32,6 +36,8 @@ class HostedWorkspace:
         self._host = host
         self._public = public
         host.workspaces[workspace.scope] = workspace
+        for name, log in workspace.logs.items():
+            log.compactor.on_trouble = partial(self._tell, name)
         if public:
             host.servo_of(workspace.scope).start()
             host.warehouse_of(workspace.scope).upkeep.start()
@@ -43,6 +49,20 @@ class HostedWorkspace:
         self._collections = None if host.collections is None else host.collections.loop_of(workspace)
         if self._collections is not None:
             self._collections.start()
+
+    def _tell(self, log: str, trouble: ArcoError | None) -> None:
+        """Whoever reads the log of the server hears of merges and packs that cannot be made: no request does."""
+        root = self.workspace.scope.root
+        if trouble is None:
+            _log.warning("%s: merges and packs of the log %s get on again", root, log)
+        else:
+            _log.warning(
+                "%s: merges or packs of the log %s cannot be made now: %s; reads and writes go on meanwhile, and it is "
+                "tried again by itself",
+                root,
+                log,
+                trouble.message,
+            )
 
     def is_busy(self) -> bool:
         if any(log.is_unsettled() for log in self.workspace.logs.values()):
