@@ -1,21 +1,26 @@
-"""Workspaces of a server of many: none is closed before a backup has what was written, and a collection saw it."""
+"""Workspaces of a server of many: none is closed before a backup has what was written, and a collection saw it; what
+they hold together stays within the bound."""
 
 from collections.abc import Callable, Coroutine
 from itertools import count
 from typing import Any
 
+import httpx
 import pytest
 from starlette.requests import Request
 
-from arco.api import BackupOptions, Host, HttpPeers, ProcessRole, ServeOptions, ServiceIdentity
+from arco.api import BackupOptions, Host, HttpPeers, ProcessRole, ServeOptions, ServiceIdentity, close_app, create_app
 from arco.api._caller import authenticate, by_token, format_token, new_secret
 from arco.api._server import make_host
 from arco.api._uses import uses_of
 from arco.backup import Schedule
 from arco.core import DAY, HOUR, SECOND, LostObject, StoreRefused, Unauthenticated, new_ulid
+from arco.domains.access import KEY_NAMES, CreateApiKey, UserRole
 from arco.domains.catalog import CreateNamespace
-from arco.runtime import init_workspace
+from arco.runtime import OPEN_BYTES, ROW_BYTES, Hosted, init_workspace
+from arco.state import Cadence, PackSize
 from arco.storage import MemoryStore, Scope, Store
+from tests.api.iceberg.content import table
 from tests.backup.world import paths, vault_of
 from tests.doubles import FakeRuntime, FaultyStore, run
 from tests.runtime.world import SCOPE
@@ -219,3 +224,163 @@ def test_only_who_collects_has_what_it_takes() -> None:
         assert host.collections is None
 
     served(off)
+
+
+def test_packs_that_cannot_be_made_are_in_the_log_and_the_metrics_until_they_can(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def told() -> list[str]:
+        return [record.getMessage() for record in caplog.records if record.name == "arco.compactor"]
+
+    async def work(host: Host, runtime: FakeRuntime, base: FaultyStore) -> None:
+        app = create_app(host)
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://localhost") as http:
+
+            async def figures() -> list[str]:
+                lines = (await http.get("/metrics")).text.splitlines()
+                return [line for line in lines if line.startswith("arco_log_failing_jobs{")]
+
+            async def readiness() -> tuple[int, str]:
+                answer = await http.get("/readyz")
+                return answer.status_code, answer.json()["checks"]["merging"]
+
+            where = f'tenant_id="{SCOPE.tenant}",workspace_id="{SCOPE.workspace}"'
+            full = StoreRefused("the disk is full; free space")
+            base.on("create", path="/packs/catalog/", error=full, times=10**6)
+            for number in range(20):
+                await ask(host, f"n{number}")
+                await runtime.sleep(120)
+            [line] = told()
+            assert line.startswith(
+                f"{SCOPE.root}: merges or packs of the log catalog cannot be made now: the disk is full"
+            )
+            assert await figures() == [
+                f'arco_log_failing_jobs{{log="{log}",{where}}} {count}'
+                for log, count in (("catalog", "1.0"), ("activity", "0.0"))
+            ]
+            assert await readiness() == (200, "1 of 1 workspaces cannot merge or pack")
+            base.heal()
+            await runtime.sleep(1 * HOURS)
+            assert told() == [line, f"{SCOPE.root}: merges and packs of the log catalog get on again"]
+            assert all(figure.endswith(" 0.0") for figure in await figures())
+            assert await readiness() == (200, "ok")
+        await close_app(app)
+
+    served(work, cadence=Cadence(packs=PackSize(segments=4, keep=2)), idle_seconds=3 * HOURS, all_workspaces=False)
+
+
+# What they hold in memory
+
+
+def hosted(host: Host, scope: Scope) -> Hosted:
+    """One that is open, as it is: to use it would be a reason to count."""
+    assert host.served is not None
+    found = host.served._entries[scope].hosted
+    assert found is not None
+    return found
+
+
+async def owner_of(host: Host, scope: Scope) -> str:
+    """A key of an owner."""
+    runtime = host.runtime
+    request: dict[str, Any] = {}
+    workspace = await host.find(scope, request)
+    assert workspace is not None
+    secret, digest = new_secret(runtime)
+    await workspace.decide(
+        "catalog", CreateApiKey("owner", role=UserRole.OWNER), actor="test", minted={"secret_hash": digest}
+    )
+    row = await workspace.logs["catalog"].replica.get(KEY_NAMES, "owner", "owner")
+    uses_of(request).accept()
+    uses_of(request).release()
+    return format_token(scope, row.key_id, secret)
+
+
+class Callers:
+    """Of several workspaces, over HTTP."""
+
+    def __init__(self, host: Host, http: httpx.AsyncClient, tokens: dict[Scope, str]) -> None:
+        self.host = host
+        self.tokens = tokens
+        self._http = http
+
+    async def ask(self, scope: Scope, method: str, path: str, body: Any = None) -> Any:
+        """An answer, with time for what comes after it."""
+        headers = {"Authorization": f"Bearer {self.tokens[scope]}"}
+        url = path.format(f"{scope.tenant}.{scope.workspace}")
+        answer = await self._http.request(method, url, json=body, headers=headers)
+        assert answer.is_success, (answer.status_code, answer.text)
+        await self.host.runtime.sleep(2)
+        return answer.json()
+
+    def held(self) -> int:
+        """What all of them hold now."""
+        return sum(OPEN_BYTES + hosted(self.host, scope).bytes_held() for scope in self.host.workspaces)
+
+
+def called(count: int, test: Callable[[Callers], Coroutine[Any, Any, None]], **given: Any) -> None:
+    scopes = [Scope(SCOPE.tenant, f"w{index}") for index in range(count)]
+
+    async def work(host: Host, runtime: FakeRuntime, base: FaultyStore) -> None:
+        for scope in scopes:
+            await init_workspace(base, scope, runtime)
+        tokens = {scope: await owner_of(host, scope) for scope in scopes}
+        app = create_app(host)
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://localhost") as http:
+            await test(Callers(host, http, tokens))
+        await close_app(app)
+
+    served(work, **given)
+
+
+TABLES = "/iceberg/v1/{}/namespaces/ns/tables"
+BIG = {"note": "x" * 20_000}
+
+
+def test_metadata_of_iceberg_tables_counts_and_goes_first() -> None:
+    async def work(callers: Callers) -> None:
+        host, bound = callers.host, 1 << 20
+        assert host.served is not None
+        made: dict[tuple[Scope, str], Any] = {}
+        for scope in callers.tokens:
+            await callers.ask(scope, "POST", "/iceberg/v1/{}/namespaces", {"namespace": ["ns"]})
+            for name in ("a", "b", "c"):
+                made[scope, name] = await callers.ask(scope, "POST", TABLES, table(name, properties=BIG))
+                assert callers.held() <= bound
+        sizes = {scope: host.warehouses[scope].bytes_held() for scope in callers.tokens}
+        assert min(sizes.values()) == 0, "some let go of it"
+        assert max(sizes.values()) > 3 * 6 * len(BIG["note"]), "those that were used last did not have to"
+        for _ in range(2):
+            for (scope, name), answer in made.items():
+                assert await callers.ask(scope, "GET", f"{TABLES}/{name}") == answer
+                assert callers.held() <= bound
+        for scope in callers.tokens:
+            listed = await callers.ask(scope, "GET", TABLES)
+            assert sorted(one["name"] for one in listed["identifiers"]) == ["a", "b", "c"]
+        assert host.served.closes == 0, "that was enough"
+        rows = sum(log.rows_held() for workspace in host.workspaces.values() for log in workspace.logs.values())
+        assert len(host.workspaces) * OPEN_BYTES + ROW_BYTES * rows < bound, "and it was not for the rows"
+
+    called(4, work, memory_mb=1)
+
+
+def test_rows_go_too_and_are_read_again() -> None:
+    async def work(callers: Callers) -> None:
+        host, bound, names = callers.host, 1 << 20, [f"n{number:03d}" for number in range(200)]
+        assert host.served is not None
+        first, second = callers.tokens
+        await callers.ask(first, "POST", "/iceberg/v1/{}/namespaces", {"namespace": ["ns"]})
+        made = await callers.ask(first, "POST", TABLES, table("t", properties=BIG))
+        most = 0
+        for name in names:
+            await callers.ask(second, "POST", "/api/v1/namespaces", {"name": name})
+            most = max(most, callers.held())
+            assert most <= bound + 16 * ROW_BYTES, "it is counted when a request ends"
+        assert most > bound / 2
+        assert hosted(host, first).bytes_held() == 0
+        listed = await callers.ask(second, "GET", "/api/v1/namespaces?limit=500")
+        assert [one["name"] for one in listed["items"]] == names
+        assert await callers.ask(first, "GET", f"{TABLES}/t") == made
+        assert host.served.closes == 0
+
+    called(2, work, memory_mb=1)

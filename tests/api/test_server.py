@@ -5,16 +5,21 @@ import signal
 import socket
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
+from typer.testing import CliRunner
 
-from arco.api import Door, ServeOptions, serve
+import arco.api
+from arco.api import Door, Host, ServeOptions, _server, serve
 from arco.api._server import _door, is_loopback
 from arco.catalog import list_namespaces
-from arco.core import Invalid
+from arco.cli._app import app
+from arco.core import Invalid, Runtime
 from arco.runtime import AsyncRuntime, Workspace, init_workspace
 from arco.storage import Scope, open_store
+from tests.acceptance.conftest import make_workspace
 from tests.cli.server import serving
 
 DEFAULT = Scope("default", "default")
@@ -26,6 +31,14 @@ async def _init(store: Path) -> None:
     base = open_store(f"file://{store}", clock=runtime)
     await init_workspace(base, DEFAULT, runtime)
     await base.close()
+
+
+async def _with_keys(store: Path, scopes: list[Scope]) -> dict[Scope, str]:
+    """Make workspaces; a key of each."""
+    base = open_store(f"file://{store}", clock=AsyncRuntime())
+    tokens = {scope: await make_workspace(base, scope) for scope in scopes}
+    await base.close()
+    return tokens
 
 
 async def _published(store: Path) -> tuple[list[str], bool]:
@@ -116,3 +129,54 @@ def test_keys_can_be_wanted_on_a_loopback_address_too(tmp_path: Path) -> None:
 def test_secrets_of_a_server_are_not_in_its_options_text() -> None:
     options = ServeOptions("memory://", (DEFAULT,), service_secret="hunter2", store_options={"key": "hunter2"})
     assert "hunter2" not in repr(options)
+
+
+def test_what_the_command_line_says_of_many_workspaces_reaches_the_server(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The names in a file, and the bound: `arco serve` in this process, asked over the network."""
+    scopes = [Scope("acme", "a"), Scope("acme", "b"), Scope("globex", "c")]
+    tokens = asyncio.run(_with_keys(tmp_path / "store", scopes))
+    (tmp_path / "names.txt").write_text("# ours\nacme/a\n\nacme/b  # and this one\n")
+    hosts: list[Host] = []
+    statuses: list[int] = []
+    made = _server.make_host
+
+    def make_host(*given: Any) -> Host:
+        hosts.append(made(*given))
+        return hosts[0]
+
+    async def ask_and_end(url: str, stop: asyncio.Event) -> None:
+        try:
+            async with httpx.AsyncClient(base_url=url) as http:
+                for scope in scopes:
+                    headers = {"Authorization": f"Bearer {tokens[scope]}"}
+                    statuses.append((await http.get("/api/v1/whoami", headers=headers)).status_code)
+        finally:
+            stop.set()
+
+    async def serve_and_ask(options: ServeOptions, runtime: Runtime, ready: Callable[[str, Door], None]) -> None:
+        stop = asyncio.Event()
+        asking: list[asyncio.Task[None]] = []
+
+        def begin(url: str, door: Door) -> None:
+            ready(url, door)
+            asking.append(asyncio.get_running_loop().create_task(ask_and_end(url, stop)))
+
+        with monkeypatch.context() as patched:
+            patched.setattr(_server, "make_host", make_host)
+            patched.setattr(_server, "_spare_the_collector", lambda: None)
+            await serve(options, runtime, begin, stop)
+        await asking[0]
+
+    monkeypatch.setattr(arco.api, "serve", serve_and_ask)
+    named = ["--workspaces", str(tmp_path / "names.txt"), "--tenant", "acme", "--workspace", "a"]
+    ran = CliRunner().invoke(
+        app,
+        ["serve", "--store", f"file://{tmp_path}/store", *named, "--listen", "127.0.0.1:0", "--memory-mb", "64"],
+    )
+    assert ran.exit_code == 0, (ran.output, ran.exception)
+    assert "Serving 2 workspaces" in ran.output
+    assert statuses == [200, 200, 401]
+    assert hosts[0].served is not None
+    assert hosts[0].served.bounds.memory_bytes == 64 << 20

@@ -39,8 +39,8 @@ class Fake:
     async def is_over(self) -> bool:
         return self.over
 
-    def rows(self) -> int:
-        return self.held
+    def bytes_held(self) -> int:
+        return ROW_BYTES * self.held
 
     def shed(self) -> None:
         self.held = self.dirty

@@ -222,6 +222,31 @@ def test_a_merge_with_a_damaged_input_is_not_tried_again_at_every_publish() -> N
     simulate(test)
 
 
+def test_a_damaged_input_of_one_table_leaves_other_merges_and_the_loop_alone() -> None:
+    async def test(world: World) -> None:
+        node = await running(world, cadence=Cadence(fan_in=2))
+        told: list[str] = []
+        node.compactor.on_trouble = lambda trouble: told.append("" if trouble is None else trouble.name)
+        await node.compactor.wait_for(await append(world, node, noted("a", "x", "s")))
+        (file,) = {layer.files[0].path for layer in node.compactor.head.manifest.layers_of("notes")}
+        await world.damage(file)
+        for number in range(10):
+            await node.compactor.wait_for(await append(world, node, noted(f"b{number}", "x", "s")))
+            await world.runtime.sleep(5)
+        head = node.compactor.head.manifest
+        assert (told, node.compactor.failed) == (["Corrupt"], None)
+        assert len(head.layers_of("notes")) == 11
+        assert len(head.layers_of("secrets")) < 6
+        await world.damage(file)  # twice is not at all
+        await world.runtime.sleep(120)
+        assert told == ["Corrupt", ""]
+        assert len(node.compactor.head.manifest.layers_of("notes")) < 11
+        await node.compactor.close()
+        await world.equals_refold(node)
+
+    simulate(test)
+
+
 def test_closing_leaves_a_merge_for_the_next_compactor() -> None:
     async def test(world: World) -> None:
         runner = Recording(world)

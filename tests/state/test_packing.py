@@ -3,13 +3,14 @@
 import random
 from collections.abc import AsyncIterator
 from dataclasses import replace
+from itertools import pairwise
 
 import msgspec
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from arco.core import Corrupt, LostObject, StoreRefused
+from arco.core import ArcoError, Corrupt, LostObject, StoreRefused
 from arco.log import FIRST_LINK, Ledger, Pack, Unknown, read_log
 from arco.state import Cadence, Level, LocalRunner, PackSize, RefoldJob, Revisions, open_ledger, verify_chain
 from arco.state._manifest import Pending
@@ -19,7 +20,7 @@ from arco.storage import Role, StoreFailed, Tail
 from tests.doubles import run
 from tests.state.doubles import PLACE, ROOT, Node
 from tests.state.toy import noted
-from tests.state.world import World, simulate
+from tests.state.world import World, append, running, simulate
 
 HOURS = 3600.0
 SMALL = PackSize(bytes=10**9, segments=4, keep=2, fan=3)
@@ -325,6 +326,73 @@ def test_a_full_disk_in_the_middle_of_packing_loses_nothing() -> None:
         assert packed_through(node.compactor.head.manifest) == 16
         assert node.compactor.packing.trouble is None
         await world.equals_refold(node)
+
+    simulate(test)
+
+
+async def watched(world: World) -> tuple[Node, list[type[ArcoError] | None]]:
+    """A node whose loop runs, and what it tells of its trouble."""
+    node = await running(world, cadence=small())
+    told: list[type[ArcoError] | None] = []
+    node.compactor.on_trouble = lambda trouble: told.append(None if trouble is None else type(trouble))
+    return node, told
+
+
+async def published(world: World, node: Node, count: int, *, every: float = 0.0) -> None:
+    """So many events, each published by the loop."""
+    for number in range(count):
+        await node.compactor.wait_for(await append(world, node, noted(f"n{number % 3}", str(number))))
+        await world.runtime.sleep(every)
+
+
+def test_a_full_disk_is_told_once_tried_ever_more_seldom_and_over_by_itself() -> None:
+    async def test(world: World) -> None:
+        node, told = await watched(world)
+        tried: list[float] = []
+
+        async def note() -> None:
+            tried.append(world.runtime.boottime())
+
+        world.store.on("create", path="/packs/", hook=note, error=StoreRefused("no space left"), times=10**6)
+        await published(world, node, 60, every=200.0)
+        pauses = [round(later - earlier) for earlier, later in pairwise(tried)]
+        assert pauses == [300, 600, 1200, 2400, 3600]
+        assert told == [StoreRefused]
+        assert isinstance(node.compactor.trouble, StoreRefused)
+        world.store.heal()
+        await world.runtime.sleep(HOURS)  # and nobody appends
+        assert told == [StoreRefused, None]
+        assert not node.compactor.packing.failures
+        assert node.compactor.failed is None
+        assert packed_through(node.compactor.head.manifest) == 56
+        await world.equals_refold(node)
+        await node.compactor.close()
+
+    simulate(test)
+
+
+def test_a_lost_segment_is_told_once_and_nothing_is_deleted_and_all_the_rest_goes_on() -> None:
+    """A lifecycle rule deleted it while a server runs."""
+
+    async def test(world: World) -> None:
+        node, told = await watched(world)
+        await published(world, node, 5)
+        path = f"{ROOT}/{node.follower.sequence.path(2)}"
+        lost = await world.memory.get(path)
+        await world.memory.delete(path)
+        await published(world, node, 20, every=HOURS / 2)
+        assert told == [LostObject]
+        assert packed_through(node.compactor.head.manifest) == 0
+        assert await world.texts() == {"n0": "18", "n1": "19", "n2": "17"}
+        assert await loose(world) == set(range(1, 26)) - {2}
+        assert (await world.collector().collect()).segments == []
+        assert await loose(world) == set(range(1, 26)) - {2}
+        await world.memory.put(path, lost, only_if_absent=True)
+        await world.runtime.sleep(HOURS)
+        assert told == [LostObject, None]
+        assert packed_through(node.compactor.head.manifest) >= 16
+        await world.equals_refold(node)
+        await node.compactor.close()
 
     simulate(test)
 

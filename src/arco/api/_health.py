@@ -17,13 +17,16 @@ def health_routes(host: Host) -> list[Route]:
 
     async def ready(request: Request) -> JSONResponse:
         """Only how many workspaces have trouble: whoever may not know their names asks this too."""
-        troubled = sum(
-            any(log.compactor.failed is not None for log in workspace.logs.values())
-            for workspace in host.workspaces.values()
-        )
-        checks = {"publishing": "ok" if not troubled else f"{troubled} of {len(host.workspaces)} workspaces stopped"}
-        health = Health(status="degraded" if troubled else "ok", version=__version__, checks=checks)
-        return JSONResponse(health.model_dump(mode="json"), 503 if troubled else 200)
+        logs = [[log.compactor for log in workspace.logs.values()] for workspace in host.workspaces.values()]
+        stopped = sum(any(compactor.failed is not None for compactor in found) for found in logs)
+        failing = sum(any(compactor.trouble is not None for compactor in found) for found in logs)
+        checks = {
+            "publishing": "ok" if not stopped else f"{stopped} of {len(logs)} workspaces stopped",
+            # Whoever is not ready gets no requests, and they are answered as well without merges.
+            "merging": "ok" if not failing else f"{failing} of {len(logs)} workspaces cannot merge or pack",
+        }
+        health = Health(status="degraded" if stopped else "ok", version=__version__, checks=checks)
+        return JSONResponse(health.model_dump(mode="json"), 503 if stopped else 200)
 
     return [
         Route("/healthz", alive, methods=["GET"], include_in_schema=False),

@@ -1,13 +1,20 @@
 """`HostedWorkspace`: an open workspace of a host with all that works on it: orchestration, Iceberg, past states."""
 
 import contextlib
+import logging
+from collections.abc import Iterator
+from functools import partial
 
 from arco.api._host import Host
 from arco.backup import BackupLoop
+from arco.catalog import Points
 from arco.core import ArcoError
-from arco.runtime import Workspace
+from arco.runtime import ROW_BYTES, OpenLog, Workspace
+from arco.servo import Servo
 
 __all__ = ["HostedWorkspace", "announce"]
+
+_log = logging.getLogger("arco.compactor")
 
 
 async def announce(workspace: Workspace) -> None:
@@ -29,6 +36,8 @@ class HostedWorkspace:
         self._host = host
         self._public = public
         host.workspaces[workspace.scope] = workspace
+        for name, log in workspace.logs.items():
+            log.compactor.on_trouble = partial(self._tell, name)
         if public:
             host.servo_of(workspace.scope).start()
             host.warehouse_of(workspace.scope).upkeep.start()
@@ -40,6 +49,20 @@ class HostedWorkspace:
         self._collections = None if host.collections is None else host.collections.loop_of(workspace)
         if self._collections is not None:
             self._collections.start()
+
+    def _tell(self, log: str, trouble: ArcoError | None) -> None:
+        """Whoever reads the log of the server hears of merges and packs that cannot be made: no request does."""
+        root = self.workspace.scope.root
+        if trouble is None:
+            _log.warning("%s: merges and packs of the log %s get on again", root, log)
+        else:
+            _log.warning(
+                "%s: merges or packs of the log %s cannot be made now: %s; reads and writes go on meanwhile, and it is "
+                "tried again by itself",
+                root,
+                log,
+                trouble.message,
+            )
 
     def is_busy(self) -> bool:
         if any(log.is_unsettled() for log in self.workspace.logs.values()):
@@ -59,17 +82,25 @@ class HostedWorkspace:
         is_sealed = any(log.follower.sealed for log in self.workspace.logs.values())
         return is_sealed and await self.workspace.is_replaced()
 
-    def rows(self) -> int:
-        points = self._host.points.get(self.workspace.scope)
-        kept = points.rows_held() if points is not None else 0
-        return kept + sum(log.rows_held() for log in self.workspace.logs.values())
+    def bytes_held(self) -> int:
+        warehouse = self._host.warehouses.get(self.workspace.scope)
+        rows = sum(kept.rows_held() for kept in self._with_rows())
+        return ROW_BYTES * rows + (warehouse.bytes_held() if warehouse is not None else 0)
 
     def shed(self) -> None:
-        points = self._host.points.get(self.workspace.scope)
-        if points is not None:
-            points.shed()
-        for log in self.workspace.logs.values():
-            log.shed()
+        warehouse = self._host.warehouses.get(self.workspace.scope)
+        if warehouse is not None:
+            warehouse.shed()
+        for kept in self._with_rows():
+            kept.shed()
+
+    def _with_rows(self) -> Iterator[OpenLog | Points | Servo]:
+        scope = self.workspace.scope
+        yield from self.workspace.logs.values()
+        if scope in self._host.points:
+            yield self._host.points[scope]
+        if scope in self._host.servos:
+            yield self._host.servos[scope]
 
     async def close(self) -> None:
         """Streams end, what is queued is settled, what is folded is published. The hints go on naming this process,

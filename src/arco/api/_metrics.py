@@ -125,13 +125,18 @@ def _logs(workspace: Workspace, where: list[str]) -> Iterator[Metric]:
         "Segments that are not published yet, where this process publishes",
         labels=labels,
     )
+    failing = GaugeMetricFamily(
+        "arco_log_failing_jobs", "Merges and packs that cannot be made now and are tried again", labels=labels
+    )
     for name, log in workspace.logs.items():
         tail.add_metric([*where, name], int(log.follower.watermark))
+        jobs = (log.compactor.merging, log.compactor.packing)
+        failing.add_metric([*where, name], sum(len(one.failures) for one in jobs))
         if log.publishing.ours():
             manifest = log.compactor.head.manifest
             published.add_metric([*where, name], int(manifest.watermark))
             behind.add_metric([*where, name], max(log.follower.tail.number - manifest.link.number, 0))
-    yield from (tail, published, behind)
+    yield from (tail, published, behind, failing)
 
 
 def _iceberg(upkeep: Upkeep, where: list[str]) -> Iterator[Metric]:

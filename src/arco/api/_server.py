@@ -84,8 +84,8 @@ class ServeOptions:
     idle_seconds: float = 600.0
     """After which one of many workspaces is closed that nobody asked for."""
     memory_mb: int | None = None
-    """What open workspaces and their rows may take together; by default each log has its own bound if one workspace is
-    served, and many share `MEMORY_MB`."""
+    """What open workspaces may take together, with all they hold; by default each log and each cache has its own bound
+    if one workspace is served, and many share `MEMORY_MB`."""
     host: str = "127.0.0.1"
     port: int = 8020
     """0 for any that is free."""

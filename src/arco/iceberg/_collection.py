@@ -101,7 +101,7 @@ class IcebergCollector:
         self._workspace = workspace
         self._runtime = workspace.runtime
         self._locations = locations
-        self._documents = Documents(locations)
+        self._documents = Documents(locations, max_bytes=0)  # a collection reads each of them once
         self._prefix = f"{workspace.incarnation.id}/iceberg"
         self._reader = workspace.handle(Role.READER)
         self._store = workspace.handle(Role.COLLECTOR)

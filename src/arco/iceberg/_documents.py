@@ -51,6 +51,15 @@ class Documents:
             raise Corrupt(f"{location} holds no metadata; {PUT_BACK}", location=location)
         return self._keep(Document(location, value, data))
 
+    def bytes_held(self) -> int:
+        """What is remembered, as it lies in memory."""
+        return self._size
+
+    def shed(self) -> None:
+        """Remember nothing."""
+        self._known.clear()
+        self._size = 0
+
     def remembers(self, location: str) -> bool:
         return location in self._known
 

@@ -6,7 +6,8 @@
 What is open costs memory and a probe an hour; what is closed costs nothing. Nothing is polled: one timer waits for the
 next workspace that may be closed, whatever their number. A workspace stays open while a request holds it, and while it
 has something to do by itself (`Hosted.is_busy`). Memory is counted, not measured: so much for an open workspace, so
-much for a row, because a process does not give back to the system what Python frees.
+much for a row, and the size of what else is remembered (`Hosted.bytes_held`), because a process does not give back to
+the system what Python frees.
 
 A name that nobody knows is asked for at the store once, and then refused without asking for a while; names that were
 never found share a rate, so that nobody can make this process search the bucket. One that is there and cannot be found
@@ -42,7 +43,7 @@ MAX_UNKNOWN = 10_000
 MISSES = 10
 """Names in a second that may turn out to be nobody's: each costs a head and a list, and strangers can make them up."""
 MEASURED_SECONDS = 1.0
-"""Between two counts of the rows of one workspace."""
+"""Between two counts of what one workspace holds."""
 BUSY_SECONDS = 30.0
 """After which a workspace is looked at again that was idle and had something to do."""
 STRANGER_SECONDS = 10.0
@@ -65,12 +66,12 @@ class Hosted(Protocol):
         """Whether this life of the workspace has ended, so that it must be opened anew."""
         ...
 
-    def rows(self) -> int:
-        """Rows it holds in memory."""
+    def bytes_held(self) -> int:
+        """Bytes it holds in memory beside `OPEN_BYTES`, `ROW_BYTES` for each row among them."""
         ...
 
     def shed(self) -> None:
-        """Let go of the rows that can be read again."""
+        """Let go of what can be read again."""
         ...
 
     async def close(self) -> None: ...
@@ -81,7 +82,7 @@ class Bounds:
     idle_seconds: float | None = 600.0
     """After which a workspace is closed that nobody asked for; None to keep what is open."""
     memory_bytes: int | None = None
-    """What open workspaces and their rows may take together; None for each one's own bound alone."""
+    """What open workspaces may take together, with all they hold; None for each one's own bounds alone."""
 
 
 @dataclass(frozen=True)
@@ -337,7 +338,7 @@ class Workspaces:
     def _measure(self, entry: _Entry) -> None:
         if entry.hosted is None:
             return
-        before, entry.cost = entry.cost, OPEN_BYTES + ROW_BYTES * entry.hosted.rows()
+        before, entry.cost = entry.cost, OPEN_BYTES + entry.hosted.bytes_held()
         self.memory += entry.cost - before
         entry.measured = self._runtime.boottime()
 
@@ -388,7 +389,7 @@ class Workspaces:
         return due
 
     def _make_room(self) -> None:
-        """First the rows go that can be read again, then whole workspaces; the least recently used first."""
+        """First what can be read again goes, then whole workspaces; the least recently used first."""
         for entry in list(self._entries.values()):
             if self._is_too_much() and entry.hosted is not None and entry.closing is None:
                 entry.hosted.shed()

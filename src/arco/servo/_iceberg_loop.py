@@ -93,6 +93,14 @@ class IcebergAssets:
     def _runtime(self) -> Runtime:
         return self._workspace.runtime
 
+    def rows_held(self) -> int:
+        """Entries of manifests in memory."""
+        return self._manifests.rows_held() if self._manifests is not None else 0
+
+    def shed(self) -> None:
+        """Remember no manifest."""
+        self._manifests = None
+
     def start(self) -> None:
         if self._task is None:
             self._task = self._runtime.spawn(self._run(), "iceberg assets")

@@ -88,6 +88,15 @@ class Manifests:
         self._known: OrderedDict[str, tuple[Any, ...]] = OrderedDict()
         self._size = 0
 
+    def rows_held(self) -> int:
+        """Entries in memory, and what they stand in."""
+        return self._size
+
+    def shed(self) -> None:
+        """Remember none of them."""
+        self._known.clear()
+        self._size = 0
+
     async def base(self, snapshot: Mapping[str, Any] | None) -> Base:
         """A snapshot with all its entries."""
         if snapshot is None:

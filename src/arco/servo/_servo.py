@@ -63,6 +63,15 @@ class Servo:
         if self.iceberg is not None:
             await self.iceberg.stop()
 
+    def rows_held(self) -> int:
+        """What it remembers of Iceberg tables of assets, counted as rows."""
+        return self.iceberg.rows_held() if self.iceberg is not None else 0
+
+    def shed(self) -> None:
+        """Let go of that; it can be read again."""
+        if self.iceberg is not None:
+            self.iceberg.shed()
+
     async def let_go(self, asset_id: str, paths: Collection[str]) -> Collection[str]:
         """Told before files of an asset are deleted: tables stop naming them; those that have to stay."""
         return await self.iceberg.let_go(asset_id, paths) if self.iceberg is not None else ()

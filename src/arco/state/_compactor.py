@@ -102,6 +102,9 @@ class Compactor:
         self._running = False
         self._closing = False
         self._failed: ArcoError | None = None
+        self.on_trouble: Callable[[ArcoError | None], None] = lambda trouble: None
+        """Called when merges or packing begin to fail or fail in another way, and with None when they get on again."""
+        self._told_of: type[ArcoError] | None = None
         self.merging = Merging(
             definition,
             store,
@@ -110,6 +113,7 @@ class Compactor:
             runtime,
             head=lambda: self.head.manifest,
             done=self.notify,
+            changed=self._tell,
         )
         size = self._cadence.packs
         self._gauge = Gauge(2 * (size.segments + size.keep))
@@ -122,6 +126,7 @@ class Compactor:
             size,
             head=lambda: self.head.manifest,
             done=self.notify,
+            changed=self._tell,
         )
         self._put_seconds = 0.0
         self._rolls_back = False
@@ -194,9 +199,8 @@ class Compactor:
         await self.publish()
         while await self.merging.wait() or await self.packing.wait():
             await self.publish()
-            trouble = self.merging.trouble or self.packing.trouble
-            if trouble is not None:
-                raise trouble  # what cannot be done would be tried for ever
+            if self.trouble is not None:
+                raise self.trouble  # what cannot be done would be tried for ever
         return self.head.manifest
 
     async def rebuild(
@@ -254,7 +258,7 @@ class Compactor:
             except (StoreRefused, Unavailable):
                 self.notify()  # the next publish, which is a whole one then, does the same in memory
             while not self._closing:
-                told = await self._wait(self._wakeup, PROBE_SECONDS)
+                told = await self._wait(self._wakeup, min(PROBE_SECONDS, self.merging.due, self.packing.due))
                 if not self._waiters:
                     await self._wait(self._urgent, next_publish - self._runtime.boottime())
                 self._wakeup, self._urgent = self._runtime.future(), self._runtime.future()
@@ -338,7 +342,21 @@ class Compactor:
 
     @property
     def failed(self) -> ArcoError | None:
+        """Why the loop ended, if not by `close`."""
         return self._failed
+
+    @property
+    def trouble(self) -> ArcoError | None:
+        """Why merges or packing do not get on, if they do not. They are tried again, and publishing goes on."""
+        return self.merging.trouble or self.packing.trouble
+
+    def _tell(self) -> None:
+        # By the class of the error: its text names another attempt each time.
+        trouble = self.trouble
+        kind = None if trouble is None else type(trouble)
+        if kind is not self._told_of:
+            self._told_of = kind
+            self.on_trouble(trouble)
 
     # Publishing
 

@@ -24,8 +24,9 @@ class Merging(Jobs[File]):
         runtime: Runtime,
         head: Callable[[], Manifest],
         done: Callable[[], None],
+        changed: Callable[[], None],
     ) -> None:
-        super().__init__("merge", File, store, layout.state, runtime, head, done)
+        super().__init__("merge", File, store, layout.state, runtime, head, done, changed)
         self._definition = definition
         self._runner = runner
 

@@ -104,7 +104,7 @@ def grow(
 
 
 class Packing(Jobs[Pack]):
-    rest = 300.0  # a job reads thousands of segments before it writes
+    pause = 300.0  # a job reads thousands of segments before it writes
 
     def __init__(
         self,
@@ -115,8 +115,9 @@ class Packing(Jobs[Pack]):
         size: PackSize,
         head: Callable[[], Manifest],
         done: Callable[[], None],
+        changed: Callable[[], None],
     ) -> None:
-        super().__init__("pack", Pack, store, layout.packs, runtime, head, done)
+        super().__init__("pack", Pack, store, layout.packs, runtime, head, done, changed)
         self._ledger = ledger
         self._layout = layout
         self._size = size

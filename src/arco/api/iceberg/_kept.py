@@ -19,6 +19,14 @@ class Kept:
         self._size = 0
         self._found: OrderedDict[Hashable, Response] = OrderedDict()
 
+    def bytes_held(self) -> int:
+        return self._size
+
+    def shed(self) -> None:
+        """Keep none of them."""
+        self._found.clear()
+        self._size = 0
+
     def get(self, key: Hashable) -> Response | None:
         found = self._found.get(key)
         if found is not None:

@@ -8,6 +8,7 @@ from arco.api._host import Host
 from arco.api.iceberg._kept import Kept
 from arco.api.iceberg._vended import Vended
 from arco.iceberg import (
+    Documents,
     Lifecycle,
     Locations,
     RemoteSigner,
@@ -36,6 +37,7 @@ class Warehouse:
     lifecycle: Lifecycle
     upkeep: Upkeep
     """Tells the log of commits, and removes what they leave behind."""
+    documents: Documents
     vendor: Vended | None = None
     """Makes credentials for a table's location; None where the store has none, or nothing was configured."""
     signer: RemoteSigner | None = None
@@ -45,6 +47,15 @@ class Warehouse:
     lists: Kept = field(default_factory=lambda: Kept(LIST_BYTES))
     reports: Counter[str] = field(default_factory=Counter)
     """How many reports of metrics came, by their type."""
+
+    def bytes_held(self) -> int:
+        """Bytes in memory of what is remembered."""
+        return self.documents.bytes_held() + self.answers.bytes_held() + self.lists.bytes_held()
+
+    def shed(self) -> None:
+        """Let go of it: it can be read again, or made anew."""
+        for kept in (self.documents, self.answers, self.lists):
+            kept.shed()
 
     async def close(self) -> None:
         await self.upkeep.stop()
@@ -67,6 +78,7 @@ def open_warehouse(host: Host, scope: Scope) -> Warehouse:
         iceberg.views,
         iceberg.lifecycle,
         open_upkeep(workspace, iceberg.committer, locations),
+        iceberg.committer.documents,
         Vended(vendor, host.runtime) if vendor is not None else None,
         signer_for(root, host.store_options, host.runtime, environ=os.environ),
     )
