@@ -19,7 +19,8 @@ def asset() -> str:
 
 
 def materialization(asset_id: str, day: int = 1, at: int | None = None, **data: Any) -> dict[str, Any]:
-    """A new version of one partition of an asset."""
+    """A new version of one partition of an asset. Its file is of others: nobody writes it, and `arco doctor` misses only
+    what should lie in the workspace's own folder of data."""
     key = PartitionKey({"day": day})
     completed = at if at is not None else now()
     return {
@@ -32,7 +33,7 @@ def materialization(asset_id: str, day: int = 1, at: int | None = None, **data: 
             "partition_key": key.canonical,
             "run_id": "run",
             "task_id": f"day {day}",
-            "files": [{"path": "data/part.parquet", "size_bytes": 100, "row_count": 10}],
+            "files": [{"path": "landing/part.parquet", "size_bytes": 100, "row_count": 10}],
             "row_count": 10,
             "byte_size": 100,
             "schema_hash": "5f" * 16,

@@ -86,7 +86,7 @@ class _Idle(Jobs[File]):
 
 async def _result(world: World) -> tuple[int, Callable[[], Awaitable[Any]]]:
     head, pending = empty_manifest(PLACE), Pending("1", "merge", "0-1", 0)
-    job = _Idle("merge", File, world.store, "state", world.runtime, lambda: head, lambda: None)
+    job = _Idle("merge", File, world.store, "state", world.runtime, lambda: head, lambda: None, lambda: None)
     made = await job._result(pending)
     assert await job._result(pending) == made
     path, data = await world.find("state/0-1/result")

@@ -32,6 +32,8 @@ FILE = Path(arco.cost.__file__).parent / "operations.json"
 ROUNDS = 9
 """Of each kind: one merge of every table."""
 FACTS = 25
+PINNED_SECONDS = 1_000.0
+"""More than a quarter of an hour, from which on a backup pins the revision it copies."""
 BESIDE = {"trigger": "plan and trigger a run"}
 
 
@@ -84,34 +86,46 @@ async def _measure() -> dict[str, Any]:
 
 
 async def _backup(scale: _Scale) -> dict[str, dict[str, float]]:
-    """What the second backup asks of both stores, beside a get for each segment and a copy for each file of state; and
-    what pruning asks of the other one for each that is kept."""
+    """What the second backup asks of both stores, beside a get for each segment and a copy for each file of state; what
+    the third asks beyond that for each log, since its head is old enough to be pinned; and what pruning asks of the
+    other one for each that is kept."""
     workspace, runtime = scale.workspace, scale.runtime
     other = Observed(runtime)
     handle = RoleStore(other, SCOPE, Role.BACKUP, RequestCounts())
     vault = Vault(handle, SCOPE.tenant, SCOPE.workspace, runtime)
     locations = Locations(workspace.handle(Role.ICEBERG), ROOT, SCOPE.root)
     taken: list[Backup] = []
-    asked: Counter[str] = Counter()
-    for number in range(2):
+    asked: list[dict[str, float]] = []
+    for number, age in enumerate((0.0, 0.0, PINNED_SECONDS)):
         await workspace.decide("catalog", CreateNamespace((f"b{number}",)), actor="me")
         posted = await scale.record(1, 2 * ROUNDS + number)
         await workspace.published("activity", posted.position)
-        await runtime.sleep(5)  # hints, and merges
+        await runtime.sleep(5 + age)  # hints, and merges
         before = scale.store.requests + other.requests
         taken.append((await take_backup(workspace, vault, locations, store=ROOT, actor="me")).backup)
-        asked = scale.store.requests + other.requests - before
-    first, second = taken
-    segments = sum(copy.link.number - first.logs[log].link.number for log, copy in second.logs.items())
-    files = second.copied - 2 * len(second.logs)  # of each log a chunk and the manifest
-    backup: dict[str, float] = {
-        name: asked[name] - files * (name in ("get", "head", "create")) - segments * (name == "get")
-        for name in ("create", "get", "range", "head", "list")
-    }
+        await runtime.sleep(5)
+        asked.append(_fixed(taken, scale.store.requests + other.requests - before))
+    _, young, old = asked
     before = Counter(other.requests)
     await prune(vault, runtime, keep=DAY)
-    asked = other.requests - before
-    return {"backup": backup, "prune": {"get": asked["get"] / len(taken), "list": asked["list"]}}
+    pruned = other.requests - before
+    logs = len(taken[-1].logs)
+    return {
+        "backup": {name: young[name] for name in ("create", "get", "range", "head", "list")},
+        "pin": {name: (old[name] - young[name]) / logs for name in ("create", "get", "head", "put")},
+        "prune": {"get": pruned["get"] / len(taken), "list": pruned["list"]},
+    }
+
+
+def _fixed(taken: list[Backup], asked: Counter[str]) -> dict[str, float]:
+    """What the newest backup asked for beside segments and files of state."""
+    newest, before = taken[-1], taken[-2].logs if len(taken) > 1 else {}
+    segments = sum(copy.link.number - before[log].link.number for log, copy in newest.logs.items() if log in before)
+    files = newest.copied - 2 * len(newest.logs)  # of each log a chunk and the manifest
+    return {
+        name: asked[name] - files * (name in ("get", "head", "create")) - segments * (name == "get")
+        for name in ("create", "get", "range", "head", "list", "put")
+    }
 
 
 async def _index_bytes(workspace: Workspace) -> float:

@@ -163,7 +163,7 @@ def backed_up() -> Counter[Operation]:
         (Operation.PUT, 0.20),
         (Operation.LIST, 0.20),
         (Operation.GET, 0.20),
-        (Operation.HEAD, 0.25),
+        (Operation.HEAD, 0.20),
     ],
 )
 def test_requests_with_backups_are_as_many_as_the_model_says(

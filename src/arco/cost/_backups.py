@@ -2,7 +2,7 @@
 
 Every segment is read once, and files of state that the backup before did not have are copied: a look whether they are
 there, and a create. The rest, lists and the backup itself, is measured; so is what it takes once a day to read what the
-kept ones name, and to let others go. An old head is pinned meanwhile: two appends and publishes, whose hints are one.
+kept ones name, and to let others go. An old head is pinned meanwhile: two appends and publishes, which are read again.
 What lies in the other store is not in it.
 """
 
@@ -37,13 +37,13 @@ def backing_up(
     times: float, kept: float, pins: float, segments: float, size: float, files: float, known: Profile
 ) -> Mapping[Operation, float]:
     """A day with so many backups and pins, in which logs get `segments` of `size` bytes; `files` are new in each."""
-    fixed, prune, publish = known.backup, known.prune, known.requests["publish"]
+    fixed, prune, pin = known.backup, known.prune, known.pin
     copies = times * files + size / CHUNK_BYTES
     return {
-        Operation.GET: times * (fixed["get"] + files) + segments + kept * prune["get"],
+        Operation.GET: times * (fixed["get"] + files) + segments + kept * prune["get"] + pins * pin["get"],
         Operation.GET_RANGE: times * fixed["range"],
-        Operation.HEAD: times * fixed["head"] + copies + segments / WINDOW,
+        Operation.HEAD: times * fixed["head"] + copies + segments / WINDOW + pins * pin["head"],
         Operation.LIST: times * fixed["list"] + prune["list"],
-        Operation.CREATE: times * fixed["create"] + copies + 2 * pins * (1 + publish["create"]),
-        Operation.PUT: 2 * pins,
+        Operation.CREATE: times * fixed["create"] + copies + pins * pin["create"],
+        Operation.PUT: pins * pin["put"],
     }

@@ -33,6 +33,8 @@ class Profile(msgspec.Struct, frozen=True):
     """What one more fact adds to a segment."""
     backup: Mapping[str, float]
     """What one asks of both stores together, beside the segments it reads and the files of state it copies."""
+    pin: Mapping[str, float]
+    """What one asks for beyond that for each log whose newest revision it pins."""
     prune: Mapping[str, float]
     """What pruning asks for, for each backup that is kept."""
     index_bytes: float
