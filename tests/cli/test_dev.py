@@ -17,7 +17,7 @@ from arco.cli._command import Session
 from arco.cli._dev import Changes
 from arco.cli._output import Output
 from arco.client import AsyncClient
-from arco.core import ArcoError, Unavailable
+from arco.core import ArcoError, OutcomeUnknown, RateLimited, Unavailable
 from arco.wire import DeployDiff, Deployed, DeployRequest
 from tests.cli.conftest import Cli
 
@@ -122,7 +122,14 @@ def test_what_is_tried_again_is_no_half_either() -> None:
 def test_what_could_not_be_deployed_for_now_is_tried_again_and_told_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    answers: list[ArcoError | str] = [Unavailable("the owner changes"), Unavailable("the owner changes"), "a", "b"]
+    answers: list[ArcoError | str] = [
+        Unavailable("the owner changes"),
+        Unavailable("the owner changes"),
+        *(OutcomeUnknown(f"no answer; ask by its operation id 01K9ZQ0000000000000000000{n}") for n in range(3)),
+        *(RateLimited(f"more than 60 requests a minute; wait 0.{n} s") for n in range(3)),
+        "a",
+        "b",
+    ]
     told: list[str] = []
     again: list[bool] = []
     (tmp_path / "pipeline.py").write_text(PIPELINE)
@@ -146,9 +153,24 @@ def test_what_could_not_be_deployed_for_now_is_tried_again_and_told_once(
 
     monkeypatch.setattr(_dev, "_deploy", deploy)
     monkeypatch.setattr(_dev, "LOOK_SECONDS", 0.01)
+    monkeypatch.setattr(_dev, "MAX_PAUSE", 0.02)
     assert asyncio.run(two()) == ["a", "b"]
-    assert told == ["the owner changes"]
-    assert again == [False, True, True, False]
+    assert told == [
+        "the owner changes",
+        "no answer; ask by its operation id 01K9ZQ00000000000000000000",
+        "more than 60 requests a minute; wait 0.0 s",
+    ]
+    assert again == [False, *[True] * 8, False]
+
+
+def test_what_is_tried_again_is_tried_ever_more_seldom_and_not_before_the_server_wants_it() -> None:
+    gone, busy = Unavailable("the owner changes"), RateLimited("more than 60 requests a minute", retry_after=3)
+    pauses = [_dev._pause(gone, failures) for failures in range(2_000)]
+    assert pauses[:2] == [_dev.LOOK_SECONDS, 2 * _dev.LOOK_SECONDS]
+    assert pauses == sorted(pauses)
+    assert pauses[-1] == _dev.MAX_PAUSE
+    assert [_dev._pause(busy, failures) for failures in (0, 2_000)] == [3, _dev.MAX_PAUSE]
+    assert _dev._pause(RateLimited("slow down", retry_after=60.0), 0) == 60
 
 
 class Server:

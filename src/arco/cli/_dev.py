@@ -29,6 +29,9 @@ app = typer.Typer()
 LOOK_SECONDS = 0.5
 """How often the files of the project are looked at. They are on this machine, and nobody tells when they change."""
 
+MAX_PAUSE = 10.0
+"""Seconds until something is tried again, at most, unless the server asks for more."""
+
 SETTLE_SECONDS = 0.1
 """How long changed files must stay as they are: one that is being written is not yet what it will be."""
 
@@ -63,20 +66,34 @@ async def dev(
 
 async def deployments(session: Session, client: AsyncClient, place: Path) -> AsyncIterator[str]:
     """Deploy at once and whenever files changed, for ever: the hash of the code that is deployed after each attempt."""
-    changes, deployed, told = Changes(), "", ""
+    changes, deployed, told, failures = Changes(), "", "", 0
     while True:
+        pause = SETTLE_SECONDS
         if changes.are_whole(await asyncio.to_thread(_files, place)):
             try:
-                deployed = await _deploy(session, client, place, deployed, is_again=bool(told))
-                told = ""
+                deployed = await _deploy(session, client, place, deployed, is_again=failures > 0)
+                told, failures = "", 0
                 yield deployed
             except Unavailable as error:
-                if error.message != told:
+                if _gist(error) != told:
                     session.output.error(error)
-                told = error.message
+                told, pause = _gist(error), _pause(error, failures)
+                failures += 1
                 deployed = ""  # the server may have done what its answer did not say
                 changes.forget()
-        await asyncio.sleep(LOOK_SECONDS if changes.are_taken or told else SETTLE_SECONDS)
+        await asyncio.sleep(LOOK_SECONDS if changes.are_taken else pause)
+
+
+def _gist(error: ArcoError) -> str:
+    """What an error says without its ids and numbers, which are others at every try."""
+    return " ".join(word for word in error.message.split() if not any(letter.isdecimal() for letter in word))
+
+
+def _pause(error: ArcoError, failures: int) -> float:
+    """Seconds until the next try after so many failures in a row: ever more, and at least what the server asks for."""
+    asked = error.details.get("retry_after")
+    least = float(asked) if isinstance(asked, int | float) else 0.0
+    return max(min(LOOK_SECONDS * 2.0 ** min(failures, 16), MAX_PAUSE), least)
 
 
 Files = dict[Path, tuple[int, int]]
