@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from arco.core import Invalid, TooLarge
-from arco.domains.lineage import Confidence, ConfidenceReason, TransformType
+from arco.domains.lineage import ColumnLineage, Confidence, ConfidenceReason, TransformType
 from arco.spark import _lineage, _plans
 from arco.spark._lineage import column_lineage, lineage_from_explain, lineage_from_plan
 from arco.spark._mixing import partition_mixing
@@ -181,6 +181,14 @@ def test_a_lineage_that_cannot_be_read_lists_its_columns_as_unmapped() -> None:
         ConfidenceReason.MIXED,
     )
     assert lineage.reason
+
+
+def test_columns_without_a_name_are_left_out_of_an_edge_that_says_so() -> None:
+    sources = [attribute(0, "s"), attribute(1, "t"), alias(9, "", attribute(1))]
+    edge = column_lineage(lineage_from_plan(plan(project(*sources), input_of("x", "", "k"))), "x")
+    assert msgspec.json.decode(msgspec.json.encode(edge), type=ColumnLineage) == edge
+    assert [(mapping.target_column.name, mapping.source_columns[0].name) for mapping in edge.mappings] == [("t", "k")]
+    assert edge.reason == "columns without a name are left out"
 
 
 @pytest.mark.parametrize("size", [200, 20_000])

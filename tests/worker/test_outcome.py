@@ -231,9 +231,31 @@ def test_a_column_may_have_no_name() -> None:
         (row,) = await replica.rows(ASSET_SCHEMAS, target.asset_id)
         assert [column.name for column in row.columns] == ["", "b"]
         (edge,) = await replica.rows(LINEAGE_EDGES, source.asset_id)
-        assert edge.recorded_lineage is None
+        assert [column.name for column in edge.recorded_lineage.unmapped_columns] == ["b"]
+        assert edge.recorded_lineage.reason.endswith("columns without a name are left out")
 
     run_world(work, deployed=project(asset("n.rate"), asset("n.whole", Dependency("n.rate", "rate"))))
+
+
+@pytest.mark.parametrize(
+    "text", [b"{}", b"no JSON", msgspec.json.encode({"mappings": [{"target_column": {"name": ""}}]})]
+)
+def test_lineage_of_columns_that_nobody_can_read_is_told_and_left_out(
+    text: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def work(world: World) -> None:
+        await world.trigger()
+        (envelope,) = await world.claim()
+        await world.finish(envelope)
+        (envelope,) = await world.claim()
+        end = wrote(envelope, pa.schema([("b", pa.int64())]), lineage={"rate": text})
+        assert not (await world.servo.work.finish([end], WORKER)).refused
+        assert end.lineage is not None
+        assert [edge.column_lineage for edge in end.lineage.edges] == [None]
+
+    run_world(work, deployed=project(asset("n.rate"), asset("n.whole", Dependency("n.rate", "rate"))))
+    (said,) = [record.getMessage() for record in caplog.records if record.name == "arco.worker"]
+    assert "the lineage of columns of n.whole from n.rate is left out: " in said
 
 
 @pytest.mark.parametrize("text", ["hunter2secret", "AKIAIOSFODNN7EXAMPLE"])

@@ -299,16 +299,16 @@ def column_lineage(
     """What the edge from one input records: a mapping per column and kind, and what decides about rows.
 
     Confidence and coverage are those of the whole output, whichever input its columns come from. Ids are those of the
-    catalog, by name of the column.
+    catalog, by name of the column. A column without a name is left out: nothing could refer to it.
     """
     sources, targets = source_ids or {}, target_ids or {}
     budget = _Budget(max_bytes)
     influences = budget.take(ColumnInfluence(names, kind) for kind, names in _by_type(lineage.rows, parameter, sources))
-    mappings = budget.take(
-        mapping for column in lineage.columns for mapping in _mappings(column, parameter, sources, targets)
-    )
-    unmapped = budget.take(_ref(name, targets) for name in _unmapped(lineage))
+    named = [column for column in lineage.columns if column.name]
+    mappings = budget.take(mapping for column in named for mapping in _mappings(column, parameter, sources, targets))
+    unmapped = budget.take(_ref(name, targets) for name in _unmapped(named))
     cut = f"only what fits into {max_bytes:,} bytes is listed" if budget.passed else ""
+    nameless = "columns without a name are left out" if _has_nameless(lineage, parameter) else ""
     said = [column.is_said for column in lineage.columns]
     return ColumnLineage(
         capture_method=CaptureMethod.ANNOTATION if any(said) else CaptureMethod.PLAN_INTROSPECTION,
@@ -318,7 +318,7 @@ def column_lineage(
         mappings=mappings,
         unmapped_columns=unmapped,
         influences=influences or None,
-        reason="; ".join(text for text in (lineage.reason, cut) if text) or None,
+        reason="; ".join(text for text in (lineage.reason, nameless, cut) if text) or None,
     )
 
 
@@ -363,18 +363,25 @@ def _by_type(
 ) -> Iterable[tuple[TransformType, tuple[ColumnRef, ...]]]:
     found: dict[Kind, list[str]] = {}
     for dependency in dependencies:
-        if dependency.input == parameter:
+        if dependency.input == parameter and dependency.column:
             found.setdefault(dependency.kind, []).append(dependency.column)
     for kind in Kind:
         if kind in found:
             yield _TYPES[kind], tuple(_ref(name, ids) for name in found[kind])
 
 
-def _unmapped(lineage: PlanLineage) -> Iterable[str]:
+def _unmapped(columns: Iterable[OutputColumn]) -> Iterable[str]:
     """Columns of which nothing is known."""
-    for column in lineage.columns:
+    for column in columns:
         if column.confidence is Confidence.LOW and not column.direct and not column.indirect:
             yield column.name
+
+
+def _has_nameless(lineage: PlanLineage, parameter: str) -> bool:
+    """Whether a column has no name, as that of the index of a table which pandas wrote as CSV."""
+    found = [*lineage.rows, *(one for column in lineage.columns for one in (*column.direct, *column.indirect))]
+    sources = [dependency.column for dependency in found if dependency.input == parameter]
+    return not all((*sources, *(column.name for column in lineage.columns)))
 
 
 def _ref(name: str, ids: Mapping[str, str]) -> ColumnRef:

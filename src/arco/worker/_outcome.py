@@ -4,6 +4,7 @@ Pure: times are passed in and nothing is read. What the checks answered meets th
 things stay apart: whether a check passed, how bad it is that it did not, and what is done about it.
 """
 
+import logging
 from collections.abc import Iterable, Iterator
 from typing import Final
 
@@ -78,6 +79,8 @@ MAX_READ: Final = 1_000
 """Partitions of files of others of which one event tells what was read."""
 MAX_CHECK_TEXT: Final = 2_000
 MAX_PLAN_TEXT: Final = 400
+
+_log = logging.getLogger("arco.worker")
 
 _ORDER: Final = {action: place for place, action in enumerate(GatingAction)}
 
@@ -451,7 +454,8 @@ def _lineage(
         count = sum(not pin.seen for pin in given.pins)
         is_detailed = count <= sources
         sources -= count if is_detailed else 0
-        edges.append(_edge(given, output, _column_lineage(told, mask), code, detailed=is_detailed))
+        lineage = _column_lineage(told, mask, given, output)
+        edges.append(_edge(given, output, lineage, code, detailed=is_detailed))
     return LineageRecorded(envelope.run_id, envelope.task_id, times.started_at, times.finished_at, tuple(edges))
 
 
@@ -462,11 +466,14 @@ def _depends(asset: AssetDefinition, given: InputValue) -> bool:
     )
 
 
-def _column_lineage(told: bytes, mask: Mask) -> ColumnLineage | None:
+def _column_lineage(
+    told: bytes, mask: Mask, given: InputValue, output: MaterializationCompleted
+) -> ColumnLineage | None:
     """What a driver tells of columns; None if there is nothing, or if an event cannot or may not name one of them."""
     try:
         lineage = msgspec.json.decode(told, type=ColumnLineage) if told else None
-    except msgspec.ValidationError:  # a column without a name, by which nothing can refer to it
+    except msgspec.DecodeError as error:  # a driver runs code of users; the result is good without it
+        _log.warning("the lineage of columns of %s from %s is left out: %s", output.asset_key, given.asset_key, error)
         return None
     return lineage if lineage is None or all(map(mask.passes, _texts(lineage))) else None
 
