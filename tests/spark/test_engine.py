@@ -2,6 +2,7 @@
 
 import asyncio
 import builtins
+import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -17,6 +18,7 @@ from arco.spark import ChoosingRunner, CompactionEngine, _engine, master_for, mi
 from arco.spark._errors import SparkUnreachable
 from arco.state import File, Layer, Manifest, MergeJob, RefoldJob, empty_manifest
 from arco.storage import LocalStore, RequestCounts, Role, RoleStore, Scope
+from tests.emulators.servers import missing_component
 from tests.spark.logs import Chance, write_log
 
 DEFINITION = DEFINITIONS[1]
@@ -256,6 +258,12 @@ assert not folder.exists()
 
 def test_spark_that_folds_here_talks_to_python_through_a_private_folder() -> None:
     pytest.importorskip("pyspark", reason="needs arco[spark]")
-    # In a process of its own: there is one application in each, and this one has that of the suite.
-    done = subprocess.run([sys.executable, "-c", TALK], capture_output=True, text=True, check=False)
+    trouble = missing_for_spark()
+    if trouble is not None:
+        missing_component(trouble)
+    # In a process of its own: there is one application in each, and this one has that of the suite. Where temporary
+    # files lie may be too far down for a socket.
+    environ = {**os.environ, "TMPDIR": "/tmp", "SPARK_LOCAL_IP": "127.0.0.1"}
+    command = [sys.executable, "-c", TALK]
+    done = subprocess.run(command, env=environ, capture_output=True, text=True, check=False, timeout=300)
     assert done.returncode == 0, done.stderr
