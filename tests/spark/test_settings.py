@@ -1,6 +1,7 @@
 """What a worker is told of Spark, and where Spark finds a store."""
 
 import re
+from pathlib import Path
 
 import pytest
 
@@ -9,6 +10,8 @@ from arco.spark import SparkSettings, parse_conf
 from arco.spark._errors import SparkUnreachable
 from arco.spark._place import place_of
 from arco.spark._session import _LOGGING, check_reachable
+from arco.worker._messages import Setup
+from arco.worker._spark import SparkExecutor
 
 
 @pytest.mark.parametrize(
@@ -94,6 +97,31 @@ def test_hadoop_adds_the_bucket_to_the_host_where_hosts_are_named_after_buckets(
 
 def test_what_hadoop_finds_by_itself_is_not_set() -> None:
     assert place_of("s3://bucket", {"virtual_hosted_style_request": "true"}, "acme/prod").conf == {}
+
+
+KEYS = {"AWS_ACCESS_KEY_ID": "AK", "AWS_SECRET_ACCESS_KEY": "SK", "AWS_SESSION_TOKEN": "ST"}
+
+
+def test_where_a_bucket_is_comes_from_the_environment_and_its_keys_do_not() -> None:
+    environ = {**KEYS, "AWS_ENDPOINT_URL": "http://127.0.0.1:9", "AWS_REGION": "auto"}
+    assert place_of("s3://bucket", {}, "acme/prod", environ=KEYS).conf == {}
+    assert place_of("s3://bucket", {}, "acme/prod", environ=environ).conf == {
+        "fs.s3a.endpoint": "http://127.0.0.1:9",
+        "fs.s3a.endpoint.region": "auto",
+        "fs.s3a.path.style.access": "true",
+        "fs.s3a.connection.ssl.enabled": "false",
+    }
+    options = {"endpoint": "https://minio.example", "region": "eu"}
+    conf = place_of("s3://bucket", options, "acme/prod", environ=environ).conf
+    assert (conf["fs.s3a.endpoint"], conf["fs.s3a.endpoint.region"]) == ("https://minio.example", "eu")
+
+
+def test_a_driver_tells_spark_where_its_environment_says_a_bucket_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
+    executor = SparkExecutor(Setup("", str(tmp_path), "s3://bucket", {}, "acme", "prod"))
+    assert executor._place.conf["fs.s3a.endpoint"] == "http://127.0.0.1:9"
 
 
 @pytest.mark.parametrize(

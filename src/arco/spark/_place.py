@@ -9,6 +9,7 @@ Credentials become settings of the running application and never stand on a comm
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Final
 
 from arco.core import Invalid, shown
@@ -22,6 +23,7 @@ S3_PACKAGES: Final = "org.apache.hadoop:hadoop-aws:3.4.2"
 _ENCRYPTIONS: Final = {"AES256": "AES256", "aws:kms": "SSE-KMS", "aws:kms:dsse": "DSSE-KMS"}
 """Server side, as stores on S3 and as Hadoop name it."""
 _GLOBS: Final = "\\{}[]*?"
+_EMPTY: Final[Mapping[str, str]] = MappingProxyType({})
 
 
 @dataclass(frozen=True)
@@ -41,19 +43,20 @@ class Place:
         return "".join(f"\\{letter}" if letter in _GLOBS else letter for letter in self.file(path))
 
 
-def place_of(url: str, options: Mapping[str, str], root: str) -> Place:
-    """The place of the workspace `root` in a store."""
+def place_of(url: str, options: Mapping[str, str], root: str, *, environ: Mapping[str, str] = _EMPTY) -> Place:
+    """The place of the workspace `root` in a store. Where S3 is comes from `environ` if the options leave it out, as
+    for the store's own client; credentials do not, since Spark looks there by itself."""
     scheme, separator, rest = url.partition("://")
     if not separator or scheme == "file":
         folder = os.path.realpath(os.path.expanduser(rest if separator else url))
         return Place(f"{folder}/{root}", is_local=True)
     if scheme == "s3":
         path = rest.strip("/")
-        return Place(f"s3a://{path}/{root}", is_local=False, conf=_s3(path.partition("/")[0], options))
+        return Place(f"s3a://{path}/{root}", is_local=False, conf=_s3(path.partition("/")[0], options, environ))
     raise Invalid(f"Spark cannot reach a store at {scheme}:// yet; use a folder that all machines see, or s3://")
 
 
-def _s3(bucket: str, options: Mapping[str, str]) -> dict[str, str]:
+def _s3(bucket: str, options: Mapping[str, str], environ: Mapping[str, str]) -> dict[str, str]:
     names = {
         "access_key_id": "fs.s3a.access.key",
         "secret_access_key": "fs.s3a.secret.key",
@@ -73,7 +76,10 @@ def _s3(bucket: str, options: Mapping[str, str]) -> dict[str, str]:
             conf["fs.s3a.encryption.key"] = options["sse_kms_key_id"]
     if "session_token" in options:
         conf["fs.s3a.aws.credentials.provider"] = "org.apache.hadoop.fs.s3a.TemporaryAWSCredentialsProvider"
-    address = S3Address.of(bucket, options, {})
+    region = environ.get("AWS_REGION") or environ.get("AWS_DEFAULT_REGION")
+    if region:
+        conf.setdefault("fs.s3a.endpoint.region", region)
+    address = S3Address.of(bucket, options, environ)
     if address.endpoint:
         conf["fs.s3a.endpoint"] = address.endpoint
         conf["fs.s3a.path.style.access"] = "false" if address.hosted else "true"

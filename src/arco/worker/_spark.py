@@ -9,6 +9,7 @@ If the Java process of Spark dies, the driver is lost with it: the attempt was n
 """
 
 import contextlib
+import os
 import re
 import threading
 import zipfile
@@ -66,7 +67,8 @@ class SparkExecutor(PythonExecutor):
 
     def __init__(self, setup: Setup) -> None:
         super().__init__(setup)
-        self._place = place_of(setup.store, setup.store_options, f"{setup.tenant}/{setup.workspace}")
+        root = f"{setup.tenant}/{setup.workspace}"
+        self._place = place_of(setup.store, setup.store_options, root, environ=os.environ)
         self._application: Application | None = None
         self._busy = threading.Event()
         """A task runs."""
