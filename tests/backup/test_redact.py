@@ -9,6 +9,8 @@ from hypothesis import strategies as st
 
 from arco.backup._redact import Selection, redact, replace_texts
 from arco.core import Refused
+from arco.domains.execution import SchemaRecorded, WrittenColumn
+from arco.domains.orchestration import TASK_FINISHED, Outcome, TaskFinished
 from arco.log import EventRegistry, EventType, position_of
 
 MARK = "jane"
@@ -99,6 +101,25 @@ def test_of_an_event_that_tells_of_several_things_a_part_goes(assets: list[str],
     else:
         assert [one["target_id"] for one in changed["data"]["lineage"]["edges"]] == left
     assert changed["data"]["plan"] == {"a_id": gone}, "plans stay"
+
+
+@pytest.mark.parametrize(
+    ("gone", "left"), [("M", [("A", "erased"), ("B", "N")]), ("A", [("B", "N")]), ("S", [("A", "M"), ("B", "N")])]
+)
+def test_columns_of_an_asset_stay_when_the_version_goes_with_which_they_were_told(
+    gone: str, left: list[tuple[str, str]]
+) -> None:
+    columns = (WrittenColumn("id", "long"),)
+    schemas = (SchemaRecorded("A", "n.a", "h", "M", columns), SchemaRecorded("B", "n.b", "h", "N", columns))
+    end = TaskFinished("R", "n.a", 1, "T", Outcome.SUCCEEDED, 0, 1, schemas=schemas)
+    event = event_of("TaskFinished", end, version=TASK_FINISHED.version)
+    registry = EventRegistry([TASK_FINISHED])
+    found = redact(event, POSITION, "activity", Selection(ids=(gone,)), {}, registry, "why")
+    data = msgspec.json.decode(event if found is None else found.data)["data"]
+    changed = registry.decode("TaskFinished", TASK_FINISHED.version, msgspec.json.encode(data))
+    assert isinstance(changed, TaskFinished)
+    assert [(one.asset_id, one.materialization_id) for one in changed.schemas] == left
+    assert {one.columns for one in changed.schemas} == {columns}
 
 
 @pytest.mark.parametrize("place", [f"data/a/{MARK}/f.parquet", f"s3://bucket/{MARK}/metadata/1.json"])

@@ -4,7 +4,8 @@
   actor, subject, request key or trace.
 - *about an id*: payloads name things in fields that end in `_id`. An event whose payload names the id itself goes
   whole; where an event tells of several things, such as the end of a task with its outputs and checks, the parts go
-  that name it. Plans stay: what a run did is another matter than what came of it.
+  that name it. Plans stay: what a run did is another matter than what came of it. So do the columns of an asset, which
+  are told with one version and are those of others too; they go with the asset.
 - *a text*: wherever it stands, as or in an actor, a subject, a value or a name, a made-up word stands afterwards, and
   the same one everywhere, so that what belonged together still does.
 
@@ -29,6 +30,12 @@ MIN_TEXT = 3
 
 PLAN = "plan"
 """The field of a payload that is a plan."""
+
+SCHEMAS = "schemas"
+"""The field of a payload that has columns of assets, each with the first version that had them."""
+
+NO_VERSION = "erased"
+"""What stands for that version once it is erased."""
 
 _FIXED = ("id", "type", "time", "operation", "version", "span", "keyhash", "blobs")
 """Fields of an event that no text is taken out of: they are made by Arco, but for times."""
@@ -167,6 +174,8 @@ def _without(value: Any, ids: Collection[str], *, is_top: bool = False) -> Any:
 
 def _item(name: str, item: Any, ids: Collection[str]) -> Any:
     if isinstance(item, dict):
+        if name == SCHEMAS and item.get("asset_id") not in ids and item.get("materialization_id") in ids:
+            return {**item, "materialization_id": NO_VERSION}
         return GONE if _names(item, ids) else _without(item, ids)
     return GONE if name.endswith("_ids") and item in ids else item
 

@@ -92,8 +92,8 @@ def _gist(error: ArcoError) -> str:
 def _pause(error: ArcoError, failures: int) -> float:
     """Seconds until the next try after so many failures in a row: ever more, and at least what the server asks for."""
     asked = error.details.get("retry_after")
-    least = asked if isinstance(asked, int | float) else 0.0
-    return max(min(LOOK_SECONDS * 2 ** min(failures, 16), MAX_PAUSE), least)
+    least = float(asked) if isinstance(asked, int | float) else 0.0
+    return max(min(LOOK_SECONDS * 2.0 ** min(failures, 16), MAX_PAUSE), least)
 
 
 Files = dict[Path, tuple[int, int]]
