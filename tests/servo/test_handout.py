@@ -67,16 +67,15 @@ def test_progress_is_known_while_a_task_runs_and_nowhere_after() -> None:
         run_id = await world.trigger()
         (claimed,) = await world.claim()
         view, watch = world.workspace.logs["activity"].replica, world.servo.watch
-        progress = Progress(tasks_done=1, tasks_total=4, stage="save", rows_written=10, ui="http://127.0.0.1:4040")
+        url = "http://127.0.0.1:4040"
+        progress = Progress(1, 4, stage="save", rows_written=10, bytes_written=200, ui=url, attempts=3)
         await world.servo.work.beat_here([callback(claimed, progress)])
         await world.servo.work.beat_here([callback(claimed)])
         (task,) = (await list_tasks(view, run_id, watch=watch)).items
         assert task.progress is not None
-        assert (task.progress.tasks_done, task.progress.tasks_total, task.progress.ui) == (
-            1,
-            4,
-            "http://127.0.0.1:4040",
-        )
+        shown = task.progress
+        assert (shown.tasks_done, shown.tasks_total, shown.stage) == (1, 4, "save")
+        assert (shown.rows_written, shown.bytes_written, shown.ui, shown.attempts) == (10, 200, url, 3)
         (unknown,) = (await list_tasks(view, run_id)).items
         assert unknown.progress is None
         await world.finish(claimed)

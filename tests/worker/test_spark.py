@@ -133,6 +133,16 @@ SOURCE = """
         return context.spark.range(3).select(F.udf(end, "long")("id").alias("x"))
 
     @asset(namespace="n", engine="spark")
+    def half_held(context):
+        held, gate = 3000, context.spark.conf.get("spark.arco.gate")
+        def wait(x):
+            until = time.monotonic() + 120
+            while x == held and not os.path.exists(gate) and time.monotonic() < until:
+                time.sleep(0.05)
+            return x
+        return context.spark.range(0, 4000, 1, 2).select(F.udf(wait, "long")("id").alias("x"))
+
+    @asset(namespace="n", engine="spark")
     def endless(context):
         print("begun", flush=True)
         return context.spark.range(0, 10**15, 1, 2).selectExpr("sum(hash(id)) as x")
@@ -451,11 +461,12 @@ def begun(world: WarmWorld, attempt_id: str) -> None:
         time.sleep(0.05)
 
 
-def heard(world: WarmWorld, attempt_id: str) -> Progress:
-    """What the control plane hears of a job that runs."""
+def heard(world: WarmWorld, attempt_id: str, done: int = 0) -> Progress:
+    """What the control plane hears of a job that runs, once so many of its tasks are done."""
     deadline = time.monotonic() + 60
     while True:
-        found = [progress for known, progress in world.plane.progress if known == attempt_id and progress.tasks_total]
+        told = [progress for known, progress in world.plane.progress if known == attempt_id and progress.tasks_total]
+        found = [progress for progress in told if progress.tasks_done >= done]
         if found:
             return found[-1]
         assert time.monotonic() < deadline
@@ -478,6 +489,19 @@ def test_a_job_tells_how_far_it_is_ends_by_its_tag_and_leaves_the_driver_warm(wo
     after = world.envelope(definitions=(on_spark("conf"),))
     succeeded(world.do(after))
     assert pid_of(world, before) == pid_of(world, after)
+
+
+def test_a_job_tells_how_much_it_has_written_while_it_still_writes(world: WarmWorld) -> None:
+    gate = world.folder / "gate"
+    held = on_spark("half_held", spark_conf={"spark.arco.gate": str(gate)})
+    envelope = world.envelope(definitions=(held,), heartbeat_seconds=4.0)
+    world.give(envelope)
+    told = heard(world, envelope.attempt_id, done=1)
+    gate.touch()
+    first, second = succeeded(world.result(envelope)).outputs[0].files
+    assert (first.row_count, second.row_count) == (2000, 2000)
+    assert (told.tasks_total, told.tasks_done) == (2, 1)
+    assert (told.rows_written, told.bytes_written) == (first.row_count, first.size_bytes)
 
 
 def test_a_job_that_takes_too_long_is_ended(world: WarmWorld) -> None:
