@@ -28,6 +28,24 @@ def test_a_task_on_spark_knows_the_version_it_replaces() -> None:
     run_world(work, deployed=SPARK)
 
 
+def test_a_function_that_makes_several_assets_knows_what_each_of_them_replaces() -> None:
+    both = [asset(key, unit="n.both", engine=Engine.SPARK) for key in ("n.a", "n.b")]
+
+    async def work(world: World) -> None:
+        await world.trigger()
+        (first,) = await world.claim()
+        assert [place.previous for place in first.outputs] == [None, None]
+        await world.finish(first)
+        await world.runtime.sleep(1)
+        await world.trigger(mode="force")
+        (second,) = await world.claim()
+        seen = {place.asset_key: place.previous and place.previous.materialization_id for place in second.outputs}
+        assert seen == {place.asset_key: place.materialization_id for place in first.outputs}
+        assert len(set(seen.values())) == 2
+
+    run_world(work, deployed=project_of(*both))
+
+
 def test_every_attempt_of_a_run_sees_the_same_previous_version() -> None:
     async def work(world: World) -> None:
         await world.trigger()

@@ -110,6 +110,19 @@ SOURCE = """
         before = context.previous
         return new if before is None else before.union(new).groupBy("id").agg(F.sum("n").cast("int").alias("n"))
 
+    @multi_asset(namespace="n", outputs=["sums", "most"], engine="spark")
+    def merges_both(context):
+        new = context.spark.range(2).withColumn("n", F.lit(2))
+        sums, most = context.previous_of("n.sums"), context.previous_of("n.most")
+        if sums is None or most is None:
+            print("first", sums, most)
+            return {"sums": new, "most": new.withColumn("n", F.lit(5))}
+        def merged(before, how): return before.union(new).groupBy("id").agg(how.alias("n"))
+        return {"sums": merged(sums, F.sum("n").cast("int")), "most": merged(most, F.max("n"))}
+
+    @asset(namespace="n", engine="spark")
+    def asks_for_another(context): return context.previous_of("n.sums")
+
     HELPER = 3
     def plus(x): return x + HELPER
 
@@ -414,6 +427,32 @@ def test_a_merge_sees_the_version_that_it_replaces(world: WarmWorld) -> None:
         result = succeeded(world.do(msgspec.structs.replace(envelope, outputs=(place,))))
         rows = [row for path in files_of(world, result) for row in pq.read_table(path).to_pylist()]
         assert sorted((row["id"], row["n"]) for row in rows) == [(0, times), (1, times)]
+
+
+def test_each_asset_of_a_function_merges_with_the_version_of_its_own_that_it_replaces(world: WarmWorld) -> None:
+    names = ("n.sums", "n.most")
+    made = tuple(on_spark("merges_both", key=name, unit="n.merges_both") for name in names)
+    first = world.envelope(definitions=made)
+    result = succeeded(world.do(first))
+    assert "first None None" in world.log_of(first).splitlines()
+    for sums in (4, 6):
+        envelope = world.envelope(definitions=made)
+        before = {name: input_of(world, "x", result, key=name).pins[0] for name in names}
+        places = tuple(msgspec.structs.replace(one, previous=before[one.asset_key]) for one in envelope.outputs)
+        result = succeeded(world.do(msgspec.structs.replace(envelope, outputs=places)))
+        assert [merged_rows(world, result, name) for name in names] == [[(0, sums), (1, sums)], [(0, 5), (1, 5)]]
+
+
+def merged_rows(world: WarmWorld, result: FinishTask, key: str) -> list[tuple[int, int]]:
+    """What is in one of the assets that `merges_both` makes."""
+    (output,) = (one for one in result.outputs if one.asset_key == key)
+    root = world.folder / "store" / "acme" / "prod"
+    return sorted((row["id"], row["n"]) for file in output.files for row in pq.read_table(root / file.path).to_pylist())
+
+
+def test_a_function_is_not_given_versions_of_what_it_does_not_make(world: WarmWorld) -> None:
+    result = world.do(world.envelope(definitions=(on_spark("asks_for_another"),)))
+    failed(result, FailureCategory.CONFIGURATION_ERROR, "'n.sums' is no asset on Spark that this function makes")
 
 
 def test_a_value_that_is_no_table_is_told(world: WarmWorld) -> None:
