@@ -1,6 +1,7 @@
-"""Merging small files through the command line."""
+"""Looking after data through the command line: small files, files of nobody, footers."""
 
 import asyncio
+import re
 from datetime import date
 from pathlib import Path
 
@@ -145,3 +146,31 @@ def test_files_of_current_versions_that_are_lost_are_found(cli: Cli, small: Path
     assert missing.endswith(" is missing")
     assert "has 4 bytes" in altered
     assert "a file of data is not in the backup" in ran.err
+
+
+def test_footers_are_read_again_with_a_dry_run_first(cli: Cli, small: Path) -> None:
+    planned = cli("maintain", "statistics", "--dry-run")
+    assert planned.code == 0, planned.err
+    assert planned.out.startswith("24 footers read in 7 assets; 24 would be noted.\n")
+    assert re.search(r"part-00000\.parquet +1 +1 +[\d,.]+ bytes +2", planned.out), planned.out
+    assert planned.out.count(".parquet") == 20
+    assert planned.out.endswith("and 4 more; --json lists all\n")
+    done = cli("maintain", "statistics", "sales.orders", "--json")
+    assert done.code == 0, done.err
+    document = done.document
+    assert (document["dry_run"], document["read_count"], document["asset_count"]) == (False, 24, 1)
+    assert sorted(file["path"] for file in document["files"]) == stored(small, "*/*/*.parquet")
+    assert {(file["partition_key"], file["rows_after"], file["column_count"]) for file in document["files"]} == {
+        (f"date=d:{day}", 1, 2) for day in DAYS
+    }
+    again = cli("maintain", "statistics")
+    assert (again.code, again.out) == (0, "24 footers read in 7 assets; 0 noted.\n")
+
+
+def within(small: Path, path: Path) -> str:
+    """A path as the workspace knows it."""
+    return str(path.relative_to(small.parents[1]))
+
+
+def stored(small: Path, pattern: str) -> list[str]:
+    return sorted(within(small, path) for path in small.glob(pattern))
