@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import pyarrow.parquet as pq
 import pytest
 
+from arco import between, not_null, row_count, sql_check
 from arco.domains.orchestration import FailureCategory, FinishTask, Outcome
 from arco.spark import SparkSettings
 from tests.spark.clusters import connect_server, standalone
@@ -17,6 +18,16 @@ from tests.worker.warm import CONF, WarmWorld, on_spark
 pytestmark = pytest.mark.prove
 
 MORE = """
+    import arco.spark._measuring
+
+    ask = arco.spark._measuring.queried
+
+    def queried(session, measures, queries=()):
+        print("asked after the write:", sorted(measure.name for measure in measures))
+        return ask(session, measures, queries)
+
+    arco.spark._measuring.queried = queried
+
     def parent(pid):
         with open(f"/proc/{pid}/stat") as file:
             return int(file.read().rpartition(")")[2].split()[1])
@@ -118,6 +129,27 @@ def test_a_task_that_loses_every_executor_is_lost_with_them(world: WarmWorld) ->
     assert "its process was killed" in result.failure.hints[0].action
     assert len(executors(world) - before) >= 3, "Spark itself tried again"
     do(world, "empty")
+
+
+def test_what_rules_ask_for_rides_on_the_write(world: WarmWorld) -> None:
+    """On a server too, which tells what was observed by other means. Nothing but the query is asked afterwards."""
+    rules = (
+        row_count(min=1),
+        not_null("name"),
+        between("id", 0, 89),
+        sql_check("odd", "SELECT * FROM data WHERE id > 97"),
+    )
+    envelope = world.envelope(definitions=(on_spark("numbers", checks=rules),))
+    result = world.do(envelope)
+    assert result.outcome is Outcome.SUCCEEDED, result.failure
+    found = {check.check_name: (check.passed, check.actual_value) for check in result.checks}
+    assert list(found.values()) == [
+        (True, "100"),
+        (True, "0 of 100 rows"),
+        (False, "10 of 100 rows (10 %)"),
+        (False, "2 of 100 rows (2 %)"),
+    ]
+    assert "asked after the write: []" in world.log_of(envelope).splitlines()
 
 
 @pytest.mark.parametrize(
