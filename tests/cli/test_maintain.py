@@ -1,6 +1,9 @@
-"""Merging small files through the command line."""
+"""Looking after data through the command line: small files, files of nobody, footers."""
 
 import asyncio
+import os
+import re
+import time
 from datetime import date
 from pathlib import Path
 
@@ -8,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from arco.core import AssetId, PartitionKey, new_ulid, parse_ulid, partition_id
+from arco.core import DAY, AssetId, PartitionKey, derive_ulid, new_ulid, parse_ulid, partition_id
 from arco.domains.execution import MATERIALIZATION_COMPLETED, DataFile, MaterializationCompleted
 from arco.runtime import AsyncRuntime, Workspace
 from arco.state import new_event
@@ -145,3 +148,97 @@ def test_files_of_current_versions_that_are_lost_are_found(cli: Cli, small: Path
     assert missing.endswith(" is missing")
     assert "has 4 bytes" in altered
     assert "a file of data is not in the backup" in ran.err
+
+
+def test_footers_are_read_again_with_a_dry_run_first(cli: Cli, small: Path) -> None:
+    planned = cli("maintain", "statistics", "--dry-run")
+    assert planned.code == 0, planned.err
+    assert planned.out.startswith("24 footers read in 7 assets; 24 would be noted.\n")
+    assert re.search(r"part-00000\.parquet +1 +1 +[\d,.]+ bytes +2", planned.out), planned.out
+    assert planned.out.count(".parquet") == 20
+    assert planned.out.endswith("and 4 more; --json lists all\n")
+    done = cli("maintain", "statistics", "sales.orders", "--json")
+    assert done.code == 0, done.err
+    document = done.document
+    assert (document["dry_run"], document["read_count"], document["asset_count"]) == (False, 24, 1)
+    assert sorted(file["path"] for file in document["files"]) == stored(small, "*/*/*.parquet")
+    assert {(file["partition_key"], file["rows_after"], file["column_count"]) for file in document["files"]} == {
+        (f"date=d:{day}", 1, 2) for day in DAYS
+    }
+    again = cli("maintain", "statistics")
+    assert (again.code, again.out) == (0, "24 footers read in 7 assets; 0 noted.\n")
+
+
+@pytest.mark.parametrize("options", [(), ("--dry-run",)], ids=["", "dry run"])
+def test_files_whose_footers_cannot_be_read_are_named_and_the_others_noted(
+    cli: Cli, small: Path, options: tuple[str, ...]
+) -> None:
+    lost, damaged, *_ = sorted(small.glob("*/*/*.parquet"))
+    lost.unlink()
+    damaged.write_bytes(b"PAR1 and nothing else PAR1")
+    ran = cli("maintain", "statistics", *options)
+    assert ran.code == 7
+    assert "22 footers read in 7 assets; 22 " in ran.out
+    assert f"missing: {within(small, lost)}" in ran.out
+    assert f"unreadable: {within(small, damaged)}" in ran.out
+    ran = cli("maintain", "statistics", "--json", *options)
+    assert ran.code == 7
+    assert (ran.document["missing"], ran.document["unreadable"]) == ([within(small, lost)], [within(small, damaged)])
+    assert len(ran.document["files"]) == (22 if options else 0)
+
+
+def test_files_of_no_version_are_removed_with_a_dry_run_first(cli: Cli, small: Path) -> None:
+    now = AsyncRuntime().now()
+    partition = next(small.iterdir())
+    old, young = derive_ulid(now - 3 * DAY, "old"), derive_ulid(now, "young")
+    strays = [partition / old / name for name in ("part-00000.parquet", "part-00001.parquet", "of-today.parquet")]
+    for path in (*strays, partition / young / "part-00000.parquet"):
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(parquet(1))
+        if path.name != "of-today.parquet":
+            os.utime(path, (time.time() - 2 * 86_400,) * 2)
+    garbage = [within(small, path) for path in strays[:2]]
+    before = stored(small, "**/*.parquet")
+    planned = cli("maintain", "orphans", "--dry-run")
+    assert planned.code == 0, planned.err
+    assert planned.out.startswith("2 files would be removed (")
+    assert all(path in planned.out for path in garbage)
+    document = cli("maintain", "orphans", "--dry-run", "--json").document
+    assert (document["dry_run"], [file["path"] for file in document["files"]]) == (True, garbage)
+    assert (document["asset_count"], document["kept_count"]) == (7, 24 + 2)
+    assert stored(small, "**/*.parquet") == before
+    done = cli("maintain", "orphans", "--yes")
+    assert done.code == 0, done.err
+    assert done.out.startswith("2 files removed (")
+    assert stored(small, "**/*.parquet") == [path for path in before if path not in garbage]
+    assert cli("maintain", "orphans", "--yes").out.startswith("No file in 7 assets belongs to nobody; 26 are kept.")
+
+
+@pytest.mark.usefixtures("small")
+@pytest.mark.parametrize(
+    ("command", "what", "count"),
+    [
+        (("versions", "--dry-run"), "versions", 7),
+        (("orphans", "--dry-run"), "orphans", 7),
+        (("statistics",), "statistics", 7),
+        (("compaction", "--dry-run"), "looking for small files", 7),
+        (("compaction",), "merging small files", len(DAYS)),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
+)
+def test_who_watches_sees_how_far_it_is(cli: Cli, command: tuple[str, ...], what: str, count: int) -> None:
+    watched = cli("maintain", *command, "--json", FORCE_COLOR="1", TERM="xterm")
+    assert watched.code == 0
+    assert watched.document, "and standard output has the document alone"
+    shown = re.sub(r"\x1b\[[\d;?]*[a-zA-Z]", "", watched.err)
+    assert re.search(rf"{what} .*\b{count}/{count}\b", shown), shown
+    assert cli("maintain", *command, "--json").err == ""
+
+
+def within(small: Path, path: Path) -> str:
+    """A path as the workspace knows it."""
+    return str(path.relative_to(small.parents[1]))
+
+
+def stored(small: Path, pattern: str) -> list[str]:
+    return sorted(within(small, path) for path in small.glob(pattern))

@@ -73,6 +73,26 @@ def test_signs_of_life_and_the_end() -> None:
     assert not issubclass(Cancelled, Exception)
 
 
+def test_of_several_assets_the_previous_version_is_asked_for_by_name() -> None:
+    versions = {"n.a": "the frame of a", "n.b": None}
+    context = Context(materialization_ids={"n.a": "m1", "n.b": "m2"}, previous=versions.__getitem__)
+    assert context.previous_of("n.a") == "the frame of a"
+    assert context.previous_of("n.b") is None
+    with pytest.raises(Invalid, match=r"makes n\.a, n\.b; name one: context\.previous_of\("):
+        _ = context.previous
+    with pytest.raises(Invalid, match=r"'n\.c' is no asset on Spark that this function makes"):
+        context.previous_of("n.c")
+    assert Context(materialization_ids={"n.a": "m1"}, previous=versions.__getitem__).previous == "the frame of a"
+
+
+def test_only_on_spark_there_is_a_previous_version() -> None:
+    context = Context(materialization_ids={"n.a": "m1"})
+    with pytest.raises(Invalid, match=r"only assets on Spark.*engine='spark'"):
+        _ = context.previous
+    with pytest.raises(Invalid, match=r"'n\.a' is no asset on Spark"):
+        context.previous_of("n.a")
+
+
 def test_a_context_for_tests_needs_nothing() -> None:
     context = Context()
     context.heartbeat()

@@ -14,6 +14,7 @@ from arco.servo._deploy_diff import diff
 
 __namespace__ = "sales"
 
+DAYS = daily("2025-01-01")
 HEADER = "from arco import asset, multi_asset, sql_asset\n__namespace__ = 'n'\n"
 
 
@@ -111,6 +112,10 @@ def test_settings_of_a_session_are_texts_and_only_for_spark() -> None:
         ({"engine": "spark", "spark_conf": {"a": 1}}, "begin with spark"),
         ({"engine": "spark", "spark_conf": {"spark.a": None}}, "is of type NoneType"),
         ({"engine": "spark", "spark_conf": "x"}, "spark_conf is no dictionary"),
+        ({"engine": "spark", "one_plan": True}, "without partitions, or not on Spark; remove it"),
+        ({"partitions": DAYS, "one_plan": True}, "without partitions, or not on Spark; remove it"),
+        ({"engine": "spark", "partitions": DAYS, "one_plan": "yes"}, "one_plan is .yes.; write one_plan=True"),
+        ({"engine": "spark", "partitions": DAYS, "one_plan": 1}, "one_plan is .1.; write one_plan=True"),
     ],
 )
 def test_wrong_engines_and_settings_are_refused(arguments: dict[str, Any], message: str) -> None:
@@ -126,6 +131,34 @@ def test_several_assets_of_one_function_share_its_engine() -> None:
 
     assert {made.engine for made in both.definitions} == {Engine.SPARK}
     ASSETS.clear()
+
+
+def test_what_the_author_says_of_one_plan_is_in_the_definition_of_each_asset(tmp_path: Path) -> None:
+    (tmp_path / "pipes.py").write_text(
+        HEADER
+        + textwrap.dedent(
+            """
+            from arco import daily
+            SAID = dict(partitions=daily("2025-01-01"), one_plan=True)
+
+            @asset(engine="spark", **SAID)
+            def one(): ...
+            @multi_asset(outputs=["x", "y"], engine="spark", **SAID)
+            def several(): ...
+            @sql_asset(**SAID)
+            def query(): return "select 1"
+            @asset(engine="spark", partitions=daily("2025-01-01"))
+            def not_said(): ...
+            @asset(one_plan=False)
+            def on_python(): ...
+            """
+        )
+    )
+    loaded = load_project(tmp_path)
+    assert not loaded.problems
+    found = {one.key: one.one_plan for one in loaded.project.assets}
+    said = dict.fromkeys(("n.one", "n.x", "n.y", "n.query"), True)
+    assert found == {**said, "n.not_said": False, "n.on_python": False}
 
 
 def test_engine_and_settings_are_part_of_the_code_version_and_of_the_difference(tmp_path: Path) -> None:

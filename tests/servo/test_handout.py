@@ -28,6 +28,24 @@ def test_a_task_on_spark_knows_the_version_it_replaces() -> None:
     run_world(work, deployed=SPARK)
 
 
+def test_a_function_that_makes_several_assets_knows_what_each_of_them_replaces() -> None:
+    both = [asset(key, unit="n.both", engine=Engine.SPARK) for key in ("n.a", "n.b")]
+
+    async def work(world: World) -> None:
+        await world.trigger()
+        (first,) = await world.claim()
+        assert [place.previous for place in first.outputs] == [None, None]
+        await world.finish(first)
+        await world.runtime.sleep(1)
+        await world.trigger(mode="force")
+        (second,) = await world.claim()
+        seen = {place.asset_key: place.previous and place.previous.materialization_id for place in second.outputs}
+        assert seen == {place.asset_key: place.materialization_id for place in first.outputs}
+        assert len(set(seen.values())) == 2
+
+    run_world(work, deployed=project_of(*both))
+
+
 def test_every_attempt_of_a_run_sees_the_same_previous_version() -> None:
     async def work(world: World) -> None:
         await world.trigger()
@@ -67,16 +85,15 @@ def test_progress_is_known_while_a_task_runs_and_nowhere_after() -> None:
         run_id = await world.trigger()
         (claimed,) = await world.claim()
         view, watch = world.workspace.logs["activity"].replica, world.servo.watch
-        progress = Progress(tasks_done=1, tasks_total=4, stage="save", rows_written=10, ui="http://127.0.0.1:4040")
+        url = "http://127.0.0.1:4040"
+        progress = Progress(1, 4, stage="save", rows_written=10, bytes_written=200, ui=url, attempts=3)
         await world.servo.work.beat_here([callback(claimed, progress)])
         await world.servo.work.beat_here([callback(claimed)])
         (task,) = (await list_tasks(view, run_id, watch=watch)).items
         assert task.progress is not None
-        assert (task.progress.tasks_done, task.progress.tasks_total, task.progress.ui) == (
-            1,
-            4,
-            "http://127.0.0.1:4040",
-        )
+        shown = task.progress
+        assert (shown.tasks_done, shown.tasks_total, shown.stage) == (1, 4, "save")
+        assert (shown.rows_written, shown.bytes_written, shown.ui, shown.attempts) == (10, 200, url, 3)
         (unknown,) = (await list_tasks(view, run_id)).items
         assert unknown.progress is None
         await world.finish(claimed)

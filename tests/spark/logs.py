@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import msgspec
 
-from arco.core import derive_ulid
+from arco.core import DAY, derive_ulid
 from arco.log import Event, Instant, Pack, Place, encode_pack
 from arco.runtime import AsyncRuntime
 from arco.spark import Site, SparkRunner
@@ -27,10 +27,11 @@ from arco.state import (
     open_ledger,
 )
 from arco.storage import RequestCounts, Role, RoleStore, Scope, Store
+from tests.domains.orchestration.facts import claim, finish, plan_of, planned, triggered
 from tests.doubles import START
 from tests.state.doubles import Journal
 
-__all__ = ["Chance", "TwoRunners", "write_log"]
+__all__ = ["Chance", "TwoRunners", "with_runs", "write_log"]
 
 HASH = 64
 """Digits of a hash."""
@@ -99,6 +100,19 @@ async def write_log(store: Store, place: Place, segments: list[list[Event]]) -> 
     for events in segments:
         await journal.append(*events)
     return journal.link.number
+
+
+def with_runs(segments: list[list[Event]]) -> list[list[Event]]:
+    """The same history, among which two runs begin and do not end: plans of random tasks are hardly ever whole."""
+    facts = []
+    for name, batch in (("alone", 1), ("batched", 2)):
+        run = derive_ulid(START + DAY, name)
+        plan = plan_of({"a": (), "b": (), "c": ("a",), "d": ("a",), "e": ("c", "d")}, batch=batch)
+        facts += [triggered(plan, run=run), planned(plan, run=run)]
+        facts += [claim("a", 1, run=run), finish("a", 2, run=run), claim("b", 3, run=run)]
+    between = len(segments) // len(facts)
+    told = {place * between: fact.event for place, fact in enumerate(facts)}
+    return [[*events, told[place]] if place in told else events for place, events in enumerate(segments)]
 
 
 MILLISECOND = 1_000

@@ -110,6 +110,19 @@ SOURCE = """
         before = context.previous
         return new if before is None else before.union(new).groupBy("id").agg(F.sum("n").cast("int").alias("n"))
 
+    @multi_asset(namespace="n", outputs=["sums", "most"], engine="spark")
+    def merges_both(context):
+        new = context.spark.range(2).withColumn("n", F.lit(2))
+        sums, most = context.previous_of("n.sums"), context.previous_of("n.most")
+        if sums is None or most is None:
+            print("first", sums, most)
+            return {"sums": new, "most": new.withColumn("n", F.lit(5))}
+        def merged(before, how): return before.union(new).groupBy("id").agg(how.alias("n"))
+        return {"sums": merged(sums, F.sum("n").cast("int")), "most": merged(most, F.max("n"))}
+
+    @asset(namespace="n", engine="spark")
+    def asks_for_another(context): return context.previous_of("n.sums")
+
     HELPER = 3
     def plus(x): return x + HELPER
 
@@ -131,6 +144,16 @@ SOURCE = """
     def udf_crashes(context):
         def end(x): os.kill(os.getpid(), 11)
         return context.spark.range(3).select(F.udf(end, "long")("id").alias("x"))
+
+    @asset(namespace="n", engine="spark")
+    def half_held(context):
+        held, gate = 3000, context.spark.conf.get("spark.arco.gate")
+        def wait(x):
+            until = time.monotonic() + 120
+            while x == held and not os.path.exists(gate) and time.monotonic() < until:
+                time.sleep(0.05)
+            return x
+        return context.spark.range(0, 4000, 1, 2).select(F.udf(wait, "long")("id").alias("x"))
 
     @asset(namespace="n", engine="spark")
     def endless(context):
@@ -406,6 +429,32 @@ def test_a_merge_sees_the_version_that_it_replaces(world: WarmWorld) -> None:
         assert sorted((row["id"], row["n"]) for row in rows) == [(0, times), (1, times)]
 
 
+def test_each_asset_of_a_function_merges_with_the_version_of_its_own_that_it_replaces(world: WarmWorld) -> None:
+    names = ("n.sums", "n.most")
+    made = tuple(on_spark("merges_both", key=name, unit="n.merges_both") for name in names)
+    first = world.envelope(definitions=made)
+    result = succeeded(world.do(first))
+    assert "first None None" in world.log_of(first).splitlines()
+    for sums in (4, 6):
+        envelope = world.envelope(definitions=made)
+        before = {name: input_of(world, "x", result, key=name).pins[0] for name in names}
+        places = tuple(msgspec.structs.replace(one, previous=before[one.asset_key]) for one in envelope.outputs)
+        result = succeeded(world.do(msgspec.structs.replace(envelope, outputs=places)))
+        assert [merged_rows(world, result, name) for name in names] == [[(0, sums), (1, sums)], [(0, 5), (1, 5)]]
+
+
+def merged_rows(world: WarmWorld, result: FinishTask, key: str) -> list[tuple[int, int]]:
+    """What is in one of the assets that `merges_both` makes."""
+    (output,) = (one for one in result.outputs if one.asset_key == key)
+    root = world.folder / "store" / "acme" / "prod"
+    return sorted((row["id"], row["n"]) for file in output.files for row in pq.read_table(root / file.path).to_pylist())
+
+
+def test_a_function_is_not_given_versions_of_what_it_does_not_make(world: WarmWorld) -> None:
+    result = world.do(world.envelope(definitions=(on_spark("asks_for_another"),)))
+    failed(result, FailureCategory.CONFIGURATION_ERROR, "'n.sums' is no asset on Spark that this function makes")
+
+
 def test_a_value_that_is_no_table_is_told(world: WarmWorld) -> None:
     numbers = made_by(world, "numbers")
     made = definition("table", dependencies=(reads("numbers", "n.numbers"),))
@@ -451,11 +500,12 @@ def begun(world: WarmWorld, attempt_id: str) -> None:
         time.sleep(0.05)
 
 
-def heard(world: WarmWorld, attempt_id: str) -> Progress:
-    """What the control plane hears of a job that runs."""
+def heard(world: WarmWorld, attempt_id: str, done: int = 0) -> Progress:
+    """What the control plane hears of a job that runs, once so many of its tasks are done."""
     deadline = time.monotonic() + 60
     while True:
-        found = [progress for known, progress in world.plane.progress if known == attempt_id and progress.tasks_total]
+        told = [progress for known, progress in world.plane.progress if known == attempt_id and progress.tasks_total]
+        found = [progress for progress in told if progress.tasks_done >= done]
         if found:
             return found[-1]
         assert time.monotonic() < deadline
@@ -478,6 +528,19 @@ def test_a_job_tells_how_far_it_is_ends_by_its_tag_and_leaves_the_driver_warm(wo
     after = world.envelope(definitions=(on_spark("conf"),))
     succeeded(world.do(after))
     assert pid_of(world, before) == pid_of(world, after)
+
+
+def test_a_job_tells_how_much_it_has_written_while_it_still_writes(world: WarmWorld) -> None:
+    gate = world.folder / "gate"
+    held = on_spark("half_held", spark_conf={"spark.arco.gate": str(gate)})
+    envelope = world.envelope(definitions=(held,), heartbeat_seconds=4.0)
+    world.give(envelope)
+    told = heard(world, envelope.attempt_id, done=1)
+    gate.touch()
+    first, second = succeeded(world.result(envelope)).outputs[0].files
+    assert (first.row_count, second.row_count) == (2000, 2000)
+    assert (told.tasks_total, told.tasks_done) == (2, 1)
+    assert (told.rows_written, told.bytes_written) == (first.row_count, first.size_bytes)
 
 
 def test_a_job_that_takes_too_long_is_ended(world: WarmWorld) -> None:

@@ -7,24 +7,43 @@ from collections.abc import Iterator
 import pyarrow.parquet as pq
 import pytest
 
+from arco import between, not_null, row_count, sql_check
 from arco.domains.orchestration import FailureCategory, FinishTask, Outcome
 from arco.spark import SparkSettings
 from tests.spark.clusters import connect_server, standalone
 from tests.worker.plane import input_of, reads
-from tests.worker.test_spark import SOURCE
+from tests.worker.test_spark import SOURCE, failed
 from tests.worker.warm import CONF, WarmWorld, on_spark
 
 pytestmark = pytest.mark.prove
 
-LOSES = """
+MORE = """
+    import arco.spark._measuring
+
+    ask = arco.spark._measuring.queried
+
+    def queried(session, measures, queries=()):
+        print("asked after the write:", sorted(measure.name for measure in measures))
+        return ask(session, measures, queries)
+
+    arco.spark._measuring.queried = queried
+
+    def parent(pid):
+        with open(f"/proc/{pid}/stat") as file:
+            return int(file.read().rpartition(")")[2].split()[1])
+
+    @asset(namespace="n", engine="spark")
+    def loses_every_executor(context):
+        def end(x):
+            os.kill(parent(os.getppid()), 9)
+            time.sleep(60)
+
+        return context.spark.range(0, 1, 1, 1).select(F.udf(end, "long")("id").alias("x"))
+
     @asset(namespace="n", engine="spark")
     def loses_an_executor(context):
         import tempfile
         done = os.path.join(tempfile.mkdtemp(), "done")
-
-        def parent(pid):
-            with open(f"/proc/{pid}/stat") as file:
-                return int(file.read().rpartition(")")[2].split()[1])
 
         def end(x):
             try:
@@ -46,7 +65,7 @@ def world(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     with cluster as url:
         conf = {**CONF, "spark.executor.memory": "512m", "spark.pyspark.python": sys.executable}
         settings = SparkSettings(url, conf if is_standalone else {"spark.sql.shuffle.partitions": "2"})
-        made = WarmWorld(folder, SOURCE + LOSES, spark=settings)
+        made = WarmWorld(folder, SOURCE + MORE, spark=settings)
         made.start()
         yield made
         made.close()
@@ -98,6 +117,39 @@ def test_an_executor_that_is_killed_costs_nothing_but_time(world: WarmWorld) -> 
     while executors(world) == before:  # the one that takes its place comes when it comes
         assert time.monotonic() < deadline
         time.sleep(0.05)
+
+
+@pytest.mark.parametrize("world", ["standalone"], indirect=True)
+def test_a_task_that_loses_every_executor_is_lost_with_them(world: WarmWorld) -> None:
+    before = executors(world)
+    result = world.do(world.envelope(definitions=(on_spark("loses_every_executor"),)))
+    failed(result, FailureCategory.WORKER_LOST, "ExecutorLostFailure")
+    assert result.failure is not None
+    assert (result.failure.is_transient, result.failure.retryable) == (True, True)
+    assert "its process was killed" in result.failure.hints[0].action
+    assert len(executors(world) - before) >= 3, "Spark itself tried again"
+    do(world, "empty")
+
+
+def test_what_rules_ask_for_rides_on_the_write(world: WarmWorld) -> None:
+    """On a server too, which tells what was observed by other means. Nothing but the query is asked afterwards."""
+    rules = (
+        row_count(min=1),
+        not_null("name"),
+        between("id", 0, 89),
+        sql_check("odd", "SELECT * FROM data WHERE id > 97"),
+    )
+    envelope = world.envelope(definitions=(on_spark("numbers", checks=rules),))
+    result = world.do(envelope)
+    assert result.outcome is Outcome.SUCCEEDED, result.failure
+    found = {check.check_name: (check.passed, check.actual_value) for check in result.checks}
+    assert list(found.values()) == [
+        (True, "100"),
+        (True, "0 of 100 rows"),
+        (False, "10 of 100 rows (10 %)"),
+        (False, "2 of 100 rows (2 %)"),
+    ]
+    assert "asked after the write: []" in world.log_of(envelope).splitlines()
 
 
 @pytest.mark.parametrize(

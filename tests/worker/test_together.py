@@ -1,5 +1,6 @@
 """Batches on Spark: one plan over all partitions, or one for each; the results are the same."""
 
+import re
 from collections.abc import Iterator
 from functools import partial
 
@@ -174,6 +175,27 @@ def rows_of(world: WarmWorld, result: FinishTask, key: str = "") -> list[dict[st
     return sorted(found, key=str)
 
 
+def footers(result: FinishTask) -> dict[str, tuple[object, object, int, int]]:
+    """Of each column the least and the greatest value, the nulls and the rows, as the files of a version tell it.
+
+    Into how many files its rows were divided is nobody's business.
+    """
+    files = [file for file in result.outputs[0].files if file.row_count]
+    stats = [(stat, file.row_count) for file in files for stat in file.stats]
+    found: dict[str, tuple[object, object, int, int]] = {}
+    for column in {stat.column for stat, _ in stats}:
+        own = [(stat, rows) for stat, rows in stats if stat.column == column]
+        least = min((ordered(stat.min) for stat, _ in own if stat.min is not None), default=None)
+        greatest = max((ordered(stat.max) for stat, _ in own if stat.max is not None), default=None)
+        found[column] = (least, greatest, sum(stat.null_count for stat, _ in own), sum(rows for _, rows in own))
+    return found
+
+
+def ordered(value: str) -> tuple[float, str]:
+    """A bound as it is compared: a number as such, all else as text."""
+    return (float(value), "") if re.fullmatch(r"-?\d+(\.\d+)?", value) else (0.0, value)
+
+
 def plans(results: list[FinishTask]) -> set[str]:
     return {output.plan for result in results for output in result.outputs}
 
@@ -199,10 +221,12 @@ def test_a_batch_gives_what_its_tasks_give_alone(
         assert rows_of(world, one) == rows_of(world, other)
         (mine,), (theirs,) = one.outputs, other.outputs
         assert (mine.schema_hash, mine.inputs_fingerprint) == (theirs.schema_hash, theirs.inputs_fingerprint)
+        assert footers(one) == footers(other)
         assert one.lineage is not None
         assert other.lineage is not None
         assert one.lineage.edges[0].column_lineage == other.lineage.edges[0].column_lineage
         assert one.lineage.edges[0].column_lineage is not None
+    assert [bool(footers(one)) for one in together] == [day != 4 for day in range(1, 9)], "day 4 has no rows"
     assert plans(alone) == {""}
     assert all(plan in told for told in plans(together))
 

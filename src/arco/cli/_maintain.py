@@ -149,10 +149,12 @@ def _retired_grid(retired: list[RetiredVersion]) -> list[RenderableType]:
         [one.asset_key, shown_partition(one.partition_key) or None, one.version, shown_size(one.byte_size), one.reason]
         for one in retired[:LISTED]
     ]
-    parts: list[RenderableType] = [grid(["asset", "partition", "version", "size", "why"], rows)]
-    if len(retired) > LISTED:
-        parts.append(say(f"and {len(retired) - LISTED:,} more; --json lists all", "dim"))
-    return parts
+    return [grid(["asset", "partition", "version", "size", "why"], rows), *_more(len(retired))]
+
+
+def _more(count: int) -> list[RenderableType]:
+    """What is said where not all of so many are shown."""
+    return [say(f"and {count - LISTED:,} more; --json lists all", "dim")] if count > LISTED else []
 
 
 @changes(app)
@@ -263,9 +265,11 @@ async def iceberg(session: Session, dry_run: DryRunOption = False, yes: YesOptio
     ]
     if removed:
         rows = [[one.path, one.kind, shown_size(one.size_bytes), shown_time(one.modified_at)] for one in removed]
-        parts.append(grid(["object", "what", "size", "written"], rows[:LISTED]))
-        parts += [say(f"and {len(rows) - LISTED:,} more; --json lists all", "dim")] if len(rows) > LISTED else []
-    parts += [say(f"left alone: {text}", "yellow") for text in document["left"][:LISTED]]
+        parts += [grid(["object", "what", "size", "written"], rows[:LISTED]), *_more(len(rows))]
+    parts += [
+        *(say(f"left alone: {text}", "yellow") for text in document["left"][:LISTED]),
+        *_more(len(document["left"])),
+    ]
     session.output.emit(document, *parts)
 
 
@@ -293,19 +297,16 @@ async def statistics(session: Session, selection: SelectionArgument = "*", dry_r
             [file.path, file.rows_before, file.rows_after, shown_size(file.bytes_after), file.column_count]
             for file in files[:LISTED]
         ]
-        parts.append(grid(["file", "rows before", "rows", "size", "columns"], rows))
+        parts += [grid(["file", "rows before", "rows", "size", "columns"], rows), *_more(len(files))]
     for what, paths in (("missing", document["missing"]), ("unreadable", document["unreadable"])):
-        parts += [say(f"{what}: {path}", "bold red") for path in paths[:LISTED]]
+        parts += [*(say(f"{what}: {path}", "bold red") for path in paths[:LISTED]), *_more(len(paths))]
     session.output.emit(document, *parts)
     return LostObject.exit_code if document["missing"] or document["unreadable"] else None
 
 
 def _files_grid(files: list[OrphanFile]) -> list[RenderableType]:
     rows = [[file.path, shown_size(file.size_bytes), shown_time(file.modified_at)] for file in files[:LISTED]]
-    parts: list[RenderableType] = [grid(["file", "size", "written"], rows)]
-    if len(files) > LISTED:
-        parts.append(say(f"and {len(files) - LISTED:,} more; --json lists all", "dim"))
-    return parts
+    return [grid(["file", "size", "written"], rows), *_more(len(files))]
 
 
 @changes(app)
@@ -425,8 +426,7 @@ def _compaction_text(
         say(f"{one.asset_key} {shown_partition(one.partition_key)} keeps its files: {one.reason}", "yellow")
         for one in unmerged[:LISTED]
     ]
-    if len(unmerged) > LISTED:
-        parts.append(say(f"and {len(unmerged) - LISTED:,} more; --json lists all", "dim"))
+    parts += _more(len(unmerged))
     if document["changed_count"]:
         parts.append(say(f"{_versions(document['changed_count'])} somebody else changed meanwhile; they stay.", "dim"))
     if compacted and not dry_run:
@@ -448,7 +448,4 @@ def _compacted_grid(compacted: Sequence[CompactedFiles]) -> list[RenderableType]
         for one in compacted[:LISTED]
     ]
     headers = ["asset", "partition", "version", "files before", "files", "size before", "size"]
-    parts: list[RenderableType] = [grid(headers[: len(rows[0])], rows)]
-    if len(compacted) > LISTED:
-        parts.append(say(f"and {len(compacted) - LISTED:,} more; --json lists all", "dim"))
-    return parts
+    return [grid(headers[: len(rows[0])], rows), *_more(len(compacted))]
