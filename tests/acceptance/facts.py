@@ -19,8 +19,8 @@ def asset() -> str:
 
 
 def materialization(asset_id: str, day: int = 1, at: int | None = None, **data: Any) -> dict[str, Any]:
-    """A new version of one partition of an asset. Its file is of others: nobody writes it, and `arco doctor` misses only
-    what should lie in the workspace's own folder of data."""
+    """A new version of one partition of an asset. Its file is of others: nobody writes it, and `arco doctor` misses
+    only what should lie in the workspace's own folder of data."""
     key = PartitionKey({"day": day})
     completed = at if at is not None else now()
     return {
