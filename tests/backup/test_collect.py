@@ -241,9 +241,9 @@ def test_what_cannot_be_buried_is_tried_again_every_day_and_the_logs_are_not_col
 class Guarded(FaultyStore):
     """What the policy of the collector does not grant is denied."""
 
-    def __init__(self, inner: Store, incarnation: str) -> None:
+    def __init__(self, inner: Store, incarnation: str, former: str) -> None:
         super().__init__(inner)
-        self._policy = s3_policy(Role.COLLECTOR, "lake", SCOPE, incarnation)
+        self._policy = s3_policy(Role.COLLECTOR, "lake", SCOPE, incarnation, former=[former])
 
     async def put(self, path: str, data: bytes, *, only_if_absent: bool) -> None:
         self._check("s3:PutObject", path, {"s3:if-none-match": "*"} if only_if_absent else {})
@@ -269,7 +269,8 @@ def test_the_exported_rights_of_the_collector_are_enough_to_bury_what_a_restore_
         await later.runtime.sleep(26 * HOURS)
         await grow(later)
         await later.runtime.sleep(3 * HOURS)
-        done = await collect_workspace(Guarded(house.objects, later.workspace.incarnation.id), SCOPE, later.runtime)
+        guarded = Guarded(house.objects, later.workspace.incarnation.id, old)
+        done = await collect_workspace(guarded, SCOPE, later.runtime)
         folders = {info.path.split("/")[1] for info in done.buried[0].objects}
         assert folders >= {"ledger", "manifests", "state", "successors"}
         assert not await paths(house.objects, f"{SCOPE.root}/{old}/state")
