@@ -10,7 +10,7 @@ from collections.abc import Callable
 from arco.core import LostObject, Runtime
 from arco.storage import SHARED, RequestCounts, Role, RoleStore, Scope, Sequence, Store
 
-__all__ = ["INCARNATIONS", "look_behind"]
+__all__ = ["INCARNATIONS", "is_nameless", "look_behind"]
 
 INCARNATIONS = "incarnations"
 
@@ -47,6 +47,11 @@ async def look_behind(
     if await incarnations.exists(1):
         return True
     raise _lost(scope, incarnations.path(1), found)
+
+
+def is_nameless(error: LostObject) -> bool:
+    """Whether what is lost is the first incarnation, so that the workspace cannot be found by its name."""
+    return str(error.details.get("path", "")).startswith(f"{INCARNATIONS}/")
 
 
 def _lost(scope: Scope, path: str, found: set[str]) -> LostObject:
