@@ -154,9 +154,10 @@ async def open_incarnation(base: Store, scope: Scope, runtime: Runtime, new: Inc
 
 
 async def workspace_exists(base: Store, scope: Scope, runtime: Runtime) -> bool:
-    """Whether the workspace was ever created; one request if it was. `LostObject` if its first incarnation is gone."""
+    """Whether the workspace was ever created; one request if it was. `LostObject` if its first incarnation is gone and
+    the rest is easily seen: strangers make this process ask."""
     incarnations = _incarnations(RoleStore(base, scope, Role.READER, RequestCounts()), runtime)
-    return await incarnations.exists(1) or await look_behind(base, scope, runtime)
+    return await incarnations.exists(1) or await look_behind(base, scope, runtime, briefly=True)
 
 
 class Workspace:
