@@ -147,9 +147,10 @@ async def open_incarnation(base: Store, scope: Scope, runtime: Runtime, new: Inc
         outcome = await incarnations.create(tail, msgspec.json.encode(new))
     if isinstance(outcome, Won):
         return new
-    there = (await read_incarnations(base, scope, runtime, all_of_them=True))[new.number - 1 :]
-    if there and there[0].id == new.id:
-        return there[0]
+    data = await incarnations.read(new.number)
+    there = None if data is None else decode_incarnation(data, incarnations.path(new.number))
+    if there is not None and there.id == new.id:
+        return there
     raise Conflict(f"another incarnation of {scope.root} was opened meanwhile; look at it, then decide")
 
 
