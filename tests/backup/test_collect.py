@@ -129,7 +129,11 @@ def test_a_collector_that_does_nothing_else_collects_every_day() -> None:
     in_dated_house(work)
 
 
-def test_trouble_is_told_and_the_next_one_tries_again() -> None:
+@pytest.mark.parametrize(
+    ("trouble", "said"),
+    [(StoreRefused("it is locked"), "it is locked"), (KeyError("x"), "KeyError('x'); this is a fault of arco")],
+)
+def test_trouble_is_told_and_the_next_one_tries_again(trouble: Exception, said: str) -> None:
     async def work(house: House, process: Process) -> None:
         base, told = Watched(house.objects), list[str]()
         await grow(process)
@@ -138,9 +142,9 @@ def test_trouble_is_told_and_the_next_one_tries_again() -> None:
         loop.start()
         await grow(process, 1)
         assert loop.owes()
-        base.on("delete", error=StoreRefused("it is locked"), times=10_000)
+        base.on("delete", error=trouble, times=10_000)
         await process.runtime.sleep(0.5 * HOURS)
-        assert told == ["the collection did not succeed, the next one tries again: it is locked"]
+        assert told == [f"the collection did not succeed, the next one tries again: {said}"]
         assert loop.failed is not None
         assert not loop.is_collecting
         assert not loop.owes(), "it is not kept open for a day because of that"

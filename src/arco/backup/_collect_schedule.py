@@ -11,8 +11,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 from arco.backup._collect import Cleared, collect_logs
+from arco.backup._schedule import reason_of
 from arco.backup._superseded import bury
-from arco.core import SECOND, ArcoError, Task
+from arco.core import SECOND, Task
 from arco.runtime import Workspace
 from arco.state import Collection
 from arco.storage import Scope, Store
@@ -67,7 +68,7 @@ class CollectionLoop:
         self._due = max(self._first, self._due_again())
         self.is_collecting = False
         """Whether a collection is under way now."""
-        self.failed: ArcoError | None = None
+        self.failed: Exception | None = None
         """What became of the last attempt, if it did not succeed."""
 
     def start(self) -> None:
@@ -85,9 +86,9 @@ class CollectionLoop:
             if self.is_due():
                 try:
                     await self.collect()
-                except ArcoError as error:
+                except Exception as error:  # noqa: BLE001 - else the loop ends untold, and nothing goes any more
                     self.failed = error
-                    self._told(f"the collection did not succeed, the next one tries again: {error.message}")
+                    self._told(f"the collection did not succeed, the next one tries again: {reason_of(error)}")
 
     def is_due(self) -> bool:
         """Whether the last collection is long enough ago and something changed since, or there is something to bury."""
