@@ -6,11 +6,14 @@ from typing import Any
 
 import pytest
 
-from arco.backup import CollectionLoop, LastCollection, collect_workspace
-from arco.core import DAY, HOUR, SECOND, StoreRefused
+from arco.backup import CollectionLoop, LastCollection, Selection, collect_workspace, erase, plan_erasure
+from arco.backup._seal import seal_incarnation
+from arco.core import DAY, HOUR, SECOND, StoreRefused, new_ulid
 from arco.domains.catalog import CreateNamespace
+from arco.iceberg import Who
+from arco.log import position_of
 from arco.runtime import init_workspace
-from arco.storage import MemoryStore, ObjectInfo, Role, Scope, Store, s3_policy
+from arco.storage import MemoryStore, ObjectInfo, RequestCounts, Role, RoleStore, Scope, Store, s3_policy
 from tests.backup.world import back_up, fill, open_again, paths, put_back
 from tests.doubles import FakeRuntime, FaultyStore, run
 from tests.emulators.policies import evaluate
@@ -211,6 +214,69 @@ def test_what_a_restore_superseded_goes_when_it_is_old_enough_though_nobody_writ
         await later.runtime.sleep(1 * HOURS)
         assert not await paths(house.objects, f"{SCOPE.root}/{old}/state")
         await loop.stop()
+
+    in_dated_house(work)
+
+
+async def erase_one(house: House) -> None:
+    """Take the event of one namespace out of the log, as somebody at another machine does."""
+    selection = Selection(positions={"catalog": ((position_of(1, 0), position_of(1, 0)),)})
+    plan = await plan_erasure(house.objects, SCOPE, house.runtime, selection, "ticket 7")
+    await erase(house.objects, SCOPE, house.runtime, plan, actor="dpo")
+
+
+@pytest.mark.parametrize("reopened", [False, True])
+def test_an_idle_server_buries_what_an_erasure_left_as_soon_as_it_is_old_enough(reopened: bool) -> None:
+    """Whether it has the erased incarnation open or the one after it."""
+
+    async def work(house: House, process: Process) -> None:
+        old = process.workspace.incarnation.id
+        loop = loop_of(process, house.objects)
+        loop.start()
+        await process.runtime.sleep(5 * HOURS)
+        await process.decide(CreateNamespace(("late",)))
+        await erase_one(house)
+        folder = f"{SCOPE.root}/{old}/ledger/catalog/{0:013d}"
+        if reopened:
+            await loop.stop()
+            later = await open_again(house)
+            loop = loop_of(later, house.objects)
+            loop.start()
+        await process.runtime.sleep(0.9 * HOURS)
+        assert len(await paths(house.objects, folder)) > 1
+        await process.runtime.sleep(0.35 * HOURS)
+        assert len(await paths(house.objects, folder)) == 1, "the seal"
+        await loop.stop()
+
+    in_dated_house(work)
+
+
+def test_a_restore_that_was_interrupted_after_the_seal_has_nothing_buried() -> None:
+    async def work(house: House, process: Process) -> None:
+        loop, old = loop_of(process, house.objects), process.workspace.incarnation.id
+        loop.start()
+        await process.runtime.sleep(1 * HOURS)
+        admin = RoleStore(house.objects, SCOPE, Role.ADMIN, RequestCounts())
+        who = Who("ann", new_ulid(house.runtime, house.runtime))
+        await seal_incarnation(admin, SCOPE.tenant, SCOPE.workspace, old, house.runtime, who, known={})
+        before = await paths(house.objects, f"{SCOPE.root}/{old}")
+        await process.runtime.sleep(5 * HOURS)
+        assert before <= await paths(house.objects, f"{SCOPE.root}/{old}")
+        assert not loop.owes()
+        await loop.stop()
+
+    in_dated_house(work)
+
+
+def test_the_first_look_for_former_incarnations_is_owed() -> None:
+    async def work(house: House, process: Process) -> None:
+        assert not loop_of(process, house.objects).owes()
+        await erase_one(house)
+        later = await open_again(house)
+        loop = loop_of(later, house.objects)
+        assert loop.owes(), "nobody knows here what is left of them"
+        await loop.collect()
+        assert not loop.owes()
 
     in_dated_house(work)
 
