@@ -120,9 +120,12 @@ def test_a_store_of_backups_that_takes_nothing_keeps_no_workspace_open(monkeypat
     served(work, backup=into_memory(), collect_every=DAY)
 
 
+@pytest.mark.parametrize("same", [False, True])
 def test_a_workspace_that_lost_its_first_incarnation_is_named_in_the_log_and_to_nobody_without_a_key(
-    caplog: pytest.LogCaptureFixture,
+    caplog: pytest.LogCaptureFixture, same: bool
 ) -> None:
+    """Neither by a server that was just started nor by one that had it open."""
+
     async def work(host: Host, runtime: FakeRuntime, base: FaultyStore) -> None:
         await ask(host, "a")
         await runtime.sleep(1 * HOURS)
@@ -130,7 +133,7 @@ def test_a_workspace_that_lost_its_first_incarnation_is_named_in_the_log_and_to_
         first = f"{SCOPE.root}/incarnations/{0:013d}/{1:020d}"
         await base.delete(first)
         caplog.clear()
-        other = fresh(base, runtime)
+        other = host if same else fresh(base, runtime)
         answers = []
         for scope in (SCOPE, Scope(SCOPE.tenant, "nobody")):
             token = format_token(scope, new_ulid(runtime, runtime), new_secret(runtime)[0])

@@ -6,11 +6,14 @@ from typing import Any
 
 import pytest
 
-from arco.backup import CollectionLoop, LastCollection, collect_workspace
-from arco.core import DAY, HOUR, SECOND, StoreRefused
+from arco.backup import CollectionLoop, LastCollection, Selection, collect_workspace, erase, plan_erasure
+from arco.backup._seal import seal_incarnation
+from arco.core import DAY, HOUR, SECOND, StoreRefused, new_ulid
 from arco.domains.catalog import CreateNamespace
+from arco.iceberg import Who
+from arco.log import position_of
 from arco.runtime import init_workspace
-from arco.storage import MemoryStore, ObjectInfo, Role, Scope, Store, s3_policy
+from arco.storage import MemoryStore, ObjectInfo, RequestCounts, Role, RoleStore, Scope, Store, s3_policy
 from tests.backup.world import back_up, fill, open_again, paths, put_back
 from tests.doubles import FakeRuntime, FaultyStore, run
 from tests.emulators.policies import evaluate
@@ -129,7 +132,11 @@ def test_a_collector_that_does_nothing_else_collects_every_day() -> None:
     in_dated_house(work)
 
 
-def test_trouble_is_told_and_the_next_one_tries_again() -> None:
+@pytest.mark.parametrize(
+    ("trouble", "said"),
+    [(StoreRefused("it is locked"), "it is locked"), (KeyError("x"), "KeyError('x'); this is a fault of arco")],
+)
+def test_trouble_is_told_and_the_next_one_tries_again(trouble: Exception, said: str) -> None:
     async def work(house: House, process: Process) -> None:
         base, told = Watched(house.objects), list[str]()
         await grow(process)
@@ -138,9 +145,9 @@ def test_trouble_is_told_and_the_next_one_tries_again() -> None:
         loop.start()
         await grow(process, 1)
         assert loop.owes()
-        base.on("delete", error=StoreRefused("it is locked"), times=10_000)
+        base.on("delete", error=trouble, times=10_000)
         await process.runtime.sleep(0.5 * HOURS)
-        assert told == ["the collection did not succeed, the next one tries again: it is locked"]
+        assert told == [f"the collection did not succeed, the next one tries again: {said}"]
         assert loop.failed is not None
         assert not loop.is_collecting
         assert not loop.owes(), "it is not kept open for a day because of that"
@@ -211,6 +218,69 @@ def test_what_a_restore_superseded_goes_when_it_is_old_enough_though_nobody_writ
     in_dated_house(work)
 
 
+async def erase_one(house: House) -> None:
+    """Take the event of one namespace out of the log, as somebody at another machine does."""
+    selection = Selection(positions={"catalog": ((position_of(1, 0), position_of(1, 0)),)})
+    plan = await plan_erasure(house.objects, SCOPE, house.runtime, selection, "ticket 7")
+    await erase(house.objects, SCOPE, house.runtime, plan, actor="dpo")
+
+
+@pytest.mark.parametrize("reopened", [False, True])
+def test_an_idle_server_buries_what_an_erasure_left_as_soon_as_it_is_old_enough(reopened: bool) -> None:
+    """Whether it has the erased incarnation open or the one after it."""
+
+    async def work(house: House, process: Process) -> None:
+        old = process.workspace.incarnation.id
+        loop = loop_of(process, house.objects)
+        loop.start()
+        await process.runtime.sleep(5 * HOURS)
+        await process.decide(CreateNamespace(("late",)))
+        await erase_one(house)
+        folder = f"{SCOPE.root}/{old}/ledger/catalog/{0:013d}"
+        if reopened:
+            await loop.stop()
+            later = await open_again(house)
+            loop = loop_of(later, house.objects)
+            loop.start()
+        await process.runtime.sleep(0.9 * HOURS)
+        assert len(await paths(house.objects, folder)) > 1
+        await process.runtime.sleep(0.35 * HOURS)
+        assert len(await paths(house.objects, folder)) == 1, "the seal"
+        await loop.stop()
+
+    in_dated_house(work)
+
+
+def test_a_restore_that_was_interrupted_after_the_seal_has_nothing_buried() -> None:
+    async def work(house: House, process: Process) -> None:
+        loop, old = loop_of(process, house.objects), process.workspace.incarnation.id
+        loop.start()
+        await process.runtime.sleep(1 * HOURS)
+        admin = RoleStore(house.objects, SCOPE, Role.ADMIN, RequestCounts())
+        who = Who("ann", new_ulid(house.runtime, house.runtime))
+        await seal_incarnation(admin, SCOPE.tenant, SCOPE.workspace, old, house.runtime, who, known={})
+        before = await paths(house.objects, f"{SCOPE.root}/{old}")
+        await process.runtime.sleep(5 * HOURS)
+        assert before <= await paths(house.objects, f"{SCOPE.root}/{old}")
+        assert not loop.owes()
+        await loop.stop()
+
+    in_dated_house(work)
+
+
+def test_the_first_look_for_former_incarnations_is_owed() -> None:
+    async def work(house: House, process: Process) -> None:
+        assert not loop_of(process, house.objects).owes()
+        await erase_one(house)
+        later = await open_again(house)
+        loop = loop_of(later, house.objects)
+        assert loop.owes(), "nobody knows here what is left of them"
+        await loop.collect()
+        assert not loop.owes()
+
+    in_dated_house(work)
+
+
 def test_what_cannot_be_buried_is_tried_again_every_day_and_the_logs_are_not_collected_for_it() -> None:
     async def work(house: House, process: Process) -> None:
         store = MemoryStore(house.runtime)
@@ -241,9 +311,9 @@ def test_what_cannot_be_buried_is_tried_again_every_day_and_the_logs_are_not_col
 class Guarded(FaultyStore):
     """What the policy of the collector does not grant is denied."""
 
-    def __init__(self, inner: Store, incarnation: str) -> None:
+    def __init__(self, inner: Store, incarnation: str, former: str) -> None:
         super().__init__(inner)
-        self._policy = s3_policy(Role.COLLECTOR, "lake", SCOPE, incarnation)
+        self._policy = s3_policy(Role.COLLECTOR, "lake", SCOPE, incarnation, former=[former])
 
     async def put(self, path: str, data: bytes, *, only_if_absent: bool) -> None:
         self._check("s3:PutObject", path, {"s3:if-none-match": "*"} if only_if_absent else {})
@@ -269,7 +339,8 @@ def test_the_exported_rights_of_the_collector_are_enough_to_bury_what_a_restore_
         await later.runtime.sleep(26 * HOURS)
         await grow(later)
         await later.runtime.sleep(3 * HOURS)
-        done = await collect_workspace(Guarded(house.objects, later.workspace.incarnation.id), SCOPE, later.runtime)
+        guarded = Guarded(house.objects, later.workspace.incarnation.id, old)
+        done = await collect_workspace(guarded, SCOPE, later.runtime)
         folders = {info.path.split("/")[1] for info in done.buried[0].objects}
         assert folders >= {"ledger", "manifests", "state", "successors"}
         assert not await paths(house.objects, f"{SCOPE.root}/{old}/state")

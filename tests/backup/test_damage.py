@@ -11,7 +11,7 @@ from arco.backup._schedule import BackupLoop
 from arco.core import DAY, Corrupt, LostObject
 from arco.domains.catalog import NAMESPACES, CreateNamespace
 from arco.log import Blobs, position_of
-from arco.runtime import DEFINITIONS, read_incarnations
+from arco.runtime import DEFINITIONS, open_incarnation, read_incarnations
 from arco.storage import MemoryStore, Role, Store
 from tests.backup.test_restore import check_healthy
 from tests.backup.world import back_up, fill, in_vault, open_again, paths, put_back, vault_of
@@ -250,6 +250,25 @@ def test_moving_aside_is_no_advice_where_nothing_is_before_it() -> None:
         with pytest.raises(Corrupt, match=r"with --to$"):
             await back_up(process, store)
         assert (await back_up(process, MemoryStore())).backup.number == 1
+
+    in_vault(main)
+
+
+@pytest.mark.parametrize("again", [False, True])
+def test_a_damaged_former_incarnation_keeps_nothing_from_a_restore(again: bool) -> None:
+    async def main(house: House, process: Process, store: Store) -> None:
+        await back_up(process, store)
+        await put_back(house, store)
+        later = await open_again(house)
+        await later.decide(CreateNamespace(("n1",)))
+        await back_up(later, store)
+        first = f"{SCOPE.root}/incarnations/{0:013d}/{1:020d}"
+        await house.objects.put(first, b"{", only_if_absent=False)
+        number = 1 if again else None
+        done = await put_back(house, store, number=number)
+        assert done.incarnation.number == 3
+        if again:
+            assert await open_incarnation(house.objects, SCOPE, house.runtime, done.incarnation) == done.incarnation
 
     in_vault(main)
 

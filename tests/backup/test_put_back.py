@@ -157,7 +157,8 @@ def test_what_differs_in_a_folder_that_nobody_uses_is_deleted_with_it() -> None:
 async def compared(house: House, store: Store) -> list[Finding]:
     vault = vault_of(store, house.runtime, role=Role.READER)
     reader = RoleStore(house.objects, SCOPE, Role.READER, RequestCounts())
-    return await compare_objects(vault, await vault.backup(None), reader, house.runtime)
+    life = (await read_incarnations(house.objects, SCOPE, house.runtime))[-1]
+    return await compare_objects(vault, await vault.backup(None), reader, life, house.runtime)
 
 
 @pytest.mark.parametrize("change", [flipped, truncated])
@@ -183,14 +184,41 @@ def test_a_shared_object_that_was_altered_is_found_by_its_bytes(kind: str, chang
     in_vault(main)
 
 
-def test_a_blob_that_is_gone_is_found_and_a_file_of_data_may_be() -> None:
+def test_a_blob_that_is_gone_is_found() -> None:
     async def main(house: House, process: Process, store: Store) -> None:
         blob = await share(house, process)
         await back_up(process, store, data=True)
         await put_back(house, store)
-        for path in (blob, DATA):
-            await house.objects.delete(f"{SCOPE.root}/{path}")
+        await house.objects.delete(f"{SCOPE.root}/{blob}")
         [found] = [one for one in await compared(house, store) if one.level == Level.ERROR]
         assert found.message.startswith(f"{blob} is missing: copy backups/objects/")
+
+    in_vault(main)
+
+
+def test_a_file_of_data_that_is_gone_is_a_loss_if_a_current_version_is_made_of_it() -> None:
+    """And it is never counted as being the same."""
+
+    async def main(house: House, process: Process, store: Store) -> None:
+        await share(house, process)
+        current = "data/x"
+        for path in (current, "data/old"):
+            await house.objects.put(f"{SCOPE.root}/{path}", b"ab", only_if_absent=True)
+        await back_up(process, store, data=True)
+        await put_back(house, store)
+
+        async def said() -> list[tuple[Level, str]]:
+            return [(one.level, one.message) for one in await compared(house, store) if "data" in one.message]
+
+        assert await said() == [(Level.OK, "3 objects of data are what the backup has")]
+        await house.objects.delete(f"{SCOPE.root}/{DATA}")
+        note = (Level.NOTE, "1 files of data are gone, of which no current version is made")
+        assert await said() == [(Level.OK, "2 objects of data are what the backup has"), note]
+        await house.objects.delete(f"{SCOPE.root}/{current}")
+        [lost, same, also] = await said()
+        assert lost[0] == Level.ERROR
+        assert lost[1].startswith(f"{current} of key.a1 is missing: copy backups/objects/")
+        assert same == (Level.OK, "1 objects of data are what the backup has")
+        assert also == note
 
     in_vault(main)

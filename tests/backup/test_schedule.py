@@ -133,17 +133,21 @@ def test_old_backups_are_looked_for_once_a_day() -> None:
     in_vault(work)
 
 
-def test_trouble_is_told_and_tried_again() -> None:
+@pytest.mark.parametrize(
+    ("trouble", "said"),
+    [(StoreRefused("the disk is full"), "the disk is full"), (KeyError("x"), "KeyError('x'); this is a fault of arco")],
+)
+def test_trouble_is_told_and_tried_again(trouble: Exception, said: str) -> None:
     async def work(house: House, process: Process, store: Store) -> None:
         told: list[str] = []
         await fill(process)
         full = FaultyStore(store)
         loop = loop_of(process, full, told)
-        full.on("create", error=StoreRefused("the disk is full"), times=10_000)
+        full.on("create", error=trouble, times=10_000)
         loop.start()
         await process.runtime.sleep(0.1 * HOURS)
         assert loop.failed is not None
-        assert told == ["the backup did not succeed: the disk is full"]
+        assert told == [f"the backup did not succeed: {said}"]
         assert await numbers(store) == set()
         full.heal()
         await process.runtime.sleep(0.3 * HOURS)

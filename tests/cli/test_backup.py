@@ -22,6 +22,10 @@ def vault(cli: Cli, workspace: Path, home: Path, monkeypatch: pytest.MonkeyPatch
     return home / "vault/default/default/backups" / f"{0:013d}"
 
 
+def newest_life(workspace: Path) -> str:
+    return asyncio.run(read_incarnation(LocalStore(workspace.parent.parent), SCOPE, AsyncRuntime())).id
+
+
 def test_a_list_shows_what_cannot_be_read(cli: Cli, vault: Path) -> None:
     second = vault / f"{2:020d}"
     second.write_bytes(second.read_bytes().replace(b"local:", b"Local:"))
@@ -101,6 +105,18 @@ def test_a_restored_workspace_is_compared_by_its_bytes(cli: Cli, vault: Path, wo
     assert cli("restore", "--replace").code == 0
     assert file.read_bytes() == b"rows"
     assert cli("restore", "--verify").code == 0
+
+
+def test_the_policy_of_a_collector_names_what_a_restore_superseded(cli: Cli, vault: Path, workspace: Path) -> None:
+    former = newest_life(workspace)
+    assert cli("restore", "--replace").code == 0
+    [created] = [
+        one["Resource"]
+        for one in cli("policy", "collector", "--bucket", "lake").document["Statement"]
+        if one["Sid"] == "Create"
+    ]
+    ends = [name for name in created if name.endswith("/manifests/*/0*/*")]
+    assert ends == [f"arn:aws:s3:::lake/{SCOPE.root}/{former}/manifests/*/0*/*"]
 
 
 def test_an_interrupted_erasure_is_shown_before_it_is_replaced(cli: Cli, vault: Path, workspace: Path) -> None:

@@ -7,7 +7,15 @@ import pytest
 
 from arco.core import Conflict, LostObject, NotFound
 from arco.domains.catalog import CreateNamespace
-from arco.runtime import Incarnation, Workspace, init_workspace, open_incarnation, read_incarnation, read_incarnations
+from arco.runtime import (
+    Incarnation,
+    Workspace,
+    init_workspace,
+    open_incarnation,
+    read_incarnation,
+    read_incarnations,
+    workspace_exists,
+)
 from arco.runtime import _remains as remains
 from arco.storage import MemoryStore, ObjectInfo, ObjectMissing, Store
 from tests.doubles import FakeRuntime, PassingStore
@@ -183,5 +191,21 @@ def test_the_list_of_a_loss_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
         with pytest.raises(LostObject):
             await read_incarnation(store, SCOPE, runtime)
         assert (store.lists, store.taken) == (1, 3)
+
+    run(main)
+
+
+def test_a_stranger_does_not_make_anybody_list_all_that_lies_under_a_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(remains, "ENOUGH", 3)
+
+    async def main(runtime: FakeRuntime) -> None:
+        store = Listing(MemoryStore(runtime))
+        for number in range(9):
+            await store.put(f"{SCOPE.root}/landing/{number}", b"x", only_if_absent=True)
+        assert not await workspace_exists(store, SCOPE, runtime)
+        assert (store.lists, store.taken) == (1, 3)
+        await store.put(f"{SCOPE.root}/warehouse/t/1.parquet", b"x", only_if_absent=True)
+        with pytest.raises(LostObject):  # who creates one sees it all
+            await init_workspace(store, SCOPE, runtime)
 
     run(main)

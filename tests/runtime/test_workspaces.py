@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from arco.core import RateLimited, Unavailable
+from arco.core import LostObject, RateLimited, Unavailable
 from arco.runtime import OPEN_BYTES, ROW_BYTES, Bounds, Lease, Workspaces
 from arco.runtime._workspaces import BUSY_SECONDS, MAX_UNKNOWN, MISSES, STRANGER_SECONDS, UNKNOWN_SECONDS
 from arco.storage import Scope
@@ -32,11 +32,14 @@ class Fake:
         self.busy = self.over = False
         self.held = 0
         self.dirty = 0
+        self.lost: LostObject | None = None
 
     def is_busy(self) -> bool:
         return self.busy
 
     async def is_over(self) -> bool:
+        if self.lost is not None:
+            raise self.lost
         return self.over
 
     def bytes_held(self) -> int:
@@ -202,6 +205,39 @@ def test_a_name_that_nobody_knows_is_asked_for_once() -> None:
         await house.runtime.sleep(UNKNOWN_SECONDS)
         await house.ask(5000)
         assert house.all.lookups == 2
+
+    played(work)
+
+
+def test_one_that_cannot_be_found_any_more_is_refused_like_a_name_that_nobody_knows() -> None:
+    async def work(house: House) -> None:
+        held = await house.use(1)
+        await house.ask(2)
+        await house.runtime.sleep(IDLE + 1)
+        assert house.closed == [scope(2)]
+        house.slow, house.error = 0.1, LostObject("incarnations/1 is missing", path="incarnations/1")
+        asked = await asyncio.gather(*(house.all.use(scope(2)) for _ in range(5)))
+        assert asked == [None] * 5
+        assert house.all.lost(scope(2)) is house.error
+        house.error = AssertionError("it is remembered")
+        assert await house.all.use(scope(2)) is None
+        house.error = LostObject("ledger/catalog/7 is missing", path="ledger/catalog/7")
+        with pytest.raises(LostObject):
+            await house.use(3)
+        held.release()
+
+    played(work)
+
+
+def test_one_that_is_over_and_cannot_be_found_any_more_is_closed() -> None:
+    async def work(house: House) -> None:
+        fake = await house.ask(1)
+        fake.lost = LostObject("incarnations/1 is missing", path="incarnations/1")
+        house.exists.clear()
+        assert await house.all.use(scope(1)) is None
+        await house.runtime.sleep(1)
+        assert house.closed == [scope(1)]
+        assert await house.all.use(scope(1)) is None
 
     played(work)
 

@@ -22,7 +22,7 @@ WRITES = [(action, path) for action, path, _ in [*EXAMPLES, *FORMER_EXAMPLES] if
 
 @pytest.mark.parametrize("role", Role)
 def test_google_grants_what_the_role_may(role: Role) -> None:
-    policy = json.loads(json.dumps(gcs_policy(role, "lake", SCOPE, INCARNATION, "pre/fix")))
+    policy = json.loads(json.dumps(gcs_policy(role, "lake", SCOPE, INCARNATION, "pre/fix", former=[FORMER])))
     for action, path in WRITES:
         for root in (ROOT, "pre/fix/acme/other", "pre/fix/acme/main2", "acme/main"):
             name = f"{GCS_NAME}{root}/{path}"
@@ -37,7 +37,7 @@ def test_google_grants_what_the_role_may(role: Role) -> None:
 
 @pytest.mark.parametrize("role", Role)
 def test_azure_grants_what_the_role_may(role: Role) -> None:
-    policy = json.loads(json.dumps(azure_policy(role, "lake", SCOPE, INCARNATION, "pre/fix")))
+    policy = json.loads(json.dumps(azure_policy(role, "lake", SCOPE, INCARNATION, "pre/fix", former=[FORMER])))
     for action, path in WRITES:
         for root in (ROOT, "pre/fix/acme/other", "pre/fix/acme/main2", "acme/main"):
             granted = azure_allows(policy, AZURE[action], f"{root}/{path}")
@@ -65,3 +65,16 @@ def test_what_cannot_be_expressed_is_said() -> None:
     for write in (gcs_policy, azure_policy):
         with pytest.raises(Invalid):
             write(Role.OWNER, "b", SCOPE, "data")
+        with pytest.raises(Invalid):
+            write(Role.COLLECTOR, "b", SCOPE, "inc-2", former=["data"])
+
+
+def test_a_policy_names_every_former_incarnation() -> None:
+    """More of them than Google takes in one condition."""
+    lives = [f"inc-{number:026d}" for number in range(20)]
+    google = gcs_policy(Role.COLLECTOR, "lake", SCOPE, INCARNATION, former=lives)
+    azure = azure_policy(Role.COLLECTOR, "lake", SCOPE, INCARNATION, former=lives)
+    for life in [*lives, INCARNATION, f"inc-{20:026d}"]:
+        path = f"{SCOPE.root}/{life}/manifests/catalog/0000000000000/00000000000000000009"
+        assert gcs_allows(google, "storage.objects.create", f"{GCS_NAME}{path}") == (life in lives)
+        assert azure_allows(azure, AZURE["create"], path) == (life in lives)

@@ -2,7 +2,6 @@
 
 import itertools
 import json
-import re
 from typing import Any
 
 import pytest
@@ -37,12 +36,12 @@ class Signing(MemoryStore):
         return f"signed {path}"
 
 
-def handle(role: Role, inner: Store | None = None, scope: Scope = SCOPE) -> RoleStore:
-    return RoleStore(inner or Signing(), scope, role, RequestCounts())
+def handle(role: Role, inner: Store | None = None, scope: Scope = SCOPE, former: str = "") -> RoleStore:
+    return RoleStore(inner or Signing(), scope, role, RequestCounts(), former=former)
 
 
-def allows(role: Role, action: str, path: str) -> bool:
-    store = handle(role)
+def allows(role: Role, action: str, path: str, former: str = "") -> bool:
+    store = handle(role, former=former)
     try:
         if action == "create":
             run(store.put(path, b"", only_if_absent=True))
@@ -154,19 +153,24 @@ FORMER_EXAMPLES: list[tuple[str, str, set[Role]]] = [
 
 
 def within(role: Role, action: str, path: str) -> bool:
-    """What a policy grants of what a handle does: in the incarnation in use or, to the collector, in one before it,
-    where alone it ends what was published."""
-    if path.startswith(f"{INCARNATION}/"):
-        ends = role is Role.COLLECTOR and action == "create" and re.search("/manifests/.*/0.*/", path)
-        return allows(role, action, path) and not ends
+    """What a policy grants of what handles do: in the incarnation in use or, to the collector, in one before it."""
     is_former = path.startswith(f"{FORMER}/")
-    return allows(role, action, path) and (not is_former or role is Role.COLLECTOR or action == "sign")
+    return allows(role, action, path, FORMER) and (not is_former or role is Role.COLLECTOR or action == "sign")
 
 
 @pytest.mark.parametrize(("action", "path", "roles"), EXAMPLES)
 def test_each_role_writes_its_own_prefixes_and_nothing_else(action: str, path: str, roles: set[Role]) -> None:
-    expected = roles | ({Role.COLLECTOR} if action == "create" and "/manifests/activity/0" in path else set())
-    assert {role for role in Role if allows(role, action, path)} == expected
+    for former in ("", FORMER):
+        assert {role for role in Role if allows(role, action, path, former)} == roles
+
+
+def test_only_a_handle_for_a_former_incarnation_ends_it() -> None:
+    path = "manifests/activity/0000000000000/00000000000000000009"
+    ending = {role for role in Role if allows(role, "create", f"{FORMER}/{path}", FORMER)}
+    assert ending == {*PUBLISHERS, Role.COLLECTOR}
+    assert not allows(Role.COLLECTOR, "create", f"{FORMER}/{path}")
+    assert not allows(Role.COLLECTOR, "create", f"inc-another/{path}", FORMER)
+    assert not allows(Role.COLLECTOR, "create", f"{FORMER}/manifests/activity/hint", FORMER)
 
 
 def test_a_refused_call_changes_nothing_and_is_not_counted() -> None:
@@ -273,23 +277,22 @@ paths = st.builds(
 @given(path=paths)
 def test_policies_and_handles_decide_alike(path: str) -> None:
     for role, action in itertools.product(Role, ("create", "overwrite", "delete", "sign")):
-        policy = s3_policy(role, BUCKET, SCOPE, INCARNATION)
+        policy = s3_policy(role, BUCKET, SCOPE, INCARNATION, former=[FORMER])
         assert permits(policy, action, f"{SCOPE.root}/{path}") == within(role, action, path), (role, action)
 
 
 @pytest.mark.parametrize(("action", "path", "roles"), [*EXAMPLES, *FORMER_EXAMPLES])
 def test_policies_agree_with_the_examples(action: str, path: str, roles: set[Role]) -> None:
-    granted = {
-        role
-        for role in Role
-        if permits(s3_policy(role, BUCKET, SCOPE, INCARNATION, "pre/fix"), action, f"pre/fix/{SCOPE.root}/{path}")
-    }
-    assert granted == roles
+    policies = {role: s3_policy(role, BUCKET, SCOPE, INCARNATION, "pre/fix", former=[FORMER]) for role in Role}
+    path = f"pre/fix/{SCOPE.root}/{path}"
+    assert {role for role in Role if permits(policies[role], action, path)} == roles
+    together = {"Statement": [one for policy in policies.values() for one in policy["Statement"]]}
+    assert permits(together, action, path) == bool(roles), "whoever has the documents of several roles has all rights"
 
 
 @pytest.mark.parametrize("role", Role)
 def test_policies_read_and_list_the_workspace_and_nothing_else(role: Role) -> None:
-    policy = json.loads(json.dumps(s3_policy(role, BUCKET, SCOPE, INCARNATION)))
+    policy = json.loads(json.dumps(s3_policy(role, BUCKET, SCOPE, INCARNATION, former=[FORMER])))
     assert permits(policy, "read", f"acme/main/{INCARNATION}/private/x")
     bucket = f"arn:aws:s3:::{BUCKET}"
     for outside in ("acme/other/x", "acme/main2/x", "other", ""):
@@ -304,6 +307,8 @@ def test_policies_read_and_list_the_workspace_and_nothing_else(role: Role) -> No
 def test_a_policy_is_written_for_one_incarnation(name: str) -> None:
     with pytest.raises(Invalid):
         s3_policy(Role.OWNER, BUCKET, SCOPE, name)
+    with pytest.raises(Invalid):
+        s3_policy(Role.COLLECTOR, BUCKET, SCOPE, INCARNATION, former=[name])
 
 
 def test_grants_are_data_that_names_every_pattern_once() -> None:

@@ -2,15 +2,18 @@
 
 It asks nobody while nothing happens: whether something was appended since the last collection is known in this process.
 A process that does not know of one collects once, some minutes after it opened the workspace. Former incarnations have
-a time of their own: that at which what is left of one may go, or a day later if they could not be buried. Of several
+a time of their own: that at which what is left of one may go, or a day later if they could not be buried. It is asked
+for by who does not know of a collection, and when the incarnation that is open turns out to be replaced. Of several
 servers each does all of it by itself: that is safe, and who comes second finds little to do.
 """
 
 import math
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
 from arco.backup._collect import Cleared, collect_logs
+from arco.backup._schedule import reason_of
 from arco.backup._superseded import bury
 from arco.core import SECOND, ArcoError, Task
 from arco.runtime import Workspace
@@ -65,9 +68,11 @@ class CollectionLoop:
         self._opened = self._positions()
         self._first = self._runtime.boottime() + self._runtime.uniform(*FIRST_SECONDS)
         self._due = max(self._first, self._due_again())
+        self._replaced = False
+        """Whether it is known that the workspace goes on in another incarnation."""
         self.is_collecting = False
         """Whether a collection is under way now."""
-        self.failed: ArcoError | None = None
+        self.failed: Exception | None = None
         """What became of the last attempt, if it did not succeed."""
 
     def start(self) -> None:
@@ -82,12 +87,12 @@ class CollectionLoop:
     async def _run(self) -> None:
         while True:
             await self._runtime.sleep(LOOK_SECONDS)
-            if self.is_due():
-                try:
+            try:
+                if self.is_due() or await self._is_replaced():
                     await self.collect()
-                except ArcoError as error:
-                    self.failed = error
-                    self._told(f"the collection did not succeed, the next one tries again: {error.message}")
+            except Exception as error:  # noqa: BLE001 - else the loop ends untold, and nothing goes any more
+                self.failed = error
+                self._told(f"the collection did not succeed, the next one tries again: {reason_of(error)}")
 
     def is_due(self) -> bool:
         """Whether the last collection is long enough ago and something changed since, or there is something to bury."""
@@ -102,8 +107,16 @@ class CollectionLoop:
         otherwise."""
         now, last = self._runtime.boottime(), self._last()
         if last is None:
-            return self._is_beyond(self._opened)
+            return self._workspace.incarnation.number > 1 or self._is_beyond(self._opened)
         return now >= last.bury_at or (now >= self._due_again() and self._is_beyond(last.covered))
+
+    async def _is_replaced(self) -> bool:
+        """Whether this incarnation has become a former one; true once, since to bury it has a time of its own then."""
+        if self._replaced or not any(log.follower.sealed for log in self._workspace.logs.values()):
+            return False
+        with suppress(ArcoError):  # the next look asks again
+            self._replaced = await self._workspace.is_replaced()
+        return self._replaced
 
     async def collect(self) -> Cleared:
         """Collect the logs, if something changed, and bury former incarnations."""

@@ -106,13 +106,16 @@ async def plan_restore(
 ) -> Plan:
     """See what a restore would do. `Outdated` if it could not seal what is there."""
     backup = await vault.backup(number)
-    there = await read_incarnations(base, scope, runtime, all_of_them=True)
+    there = await read_incarnations(base, scope, runtime)
     old = there[-1] if there else None
     if old is not None and number is None and not is_kin(backup, there):
-        raise Refused(
-            f"backup {backup.number}, the newest, is of {backup.incarnation} at {backup.store}, and not of this "
-            "workspace: another one has its name; say which you mean with --backup, or restore into an empty store"
-        )
+        # Only now, because a former one may be damaged, and this is the cure.
+        lives = await read_incarnations(base, scope, runtime, all_of_them=True)
+        if not is_kin(backup, lives):
+            raise Refused(
+                f"backup {backup.number}, the newest, is of {backup.incarnation} at {backup.store}, and not of this "
+                "workspace: another one has its name; say which you mean with --backup, or restore into an empty store"
+            )
     cut = await find_cut(vault, backup, moment)
     next_number = old.number + 1 if old is not None else 1
     seed = f"{scope.root}:{next_number}:{backup.id}:{cut}"

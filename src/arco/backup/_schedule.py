@@ -17,7 +17,7 @@ from arco.iceberg import Locations
 from arco.runtime import Workspace
 from arco.storage import Scope
 
-__all__ = ["BackupLoop", "LastBackup", "Schedule"]
+__all__ = ["BackupLoop", "LastBackup", "Schedule", "reason_of"]
 
 LOOK_SECONDS = 60.0
 RETRY_SECONDS = 600.0
@@ -48,6 +48,11 @@ class LastBackup:
     """When old ones were let go."""
 
 
+def reason_of(error: Exception) -> str:
+    """What a loop tells of an error, whether or not somebody foresaw it."""
+    return error.message if isinstance(error, ArcoError) else f"{error!r}; this is a fault of arco"
+
+
 class BackupLoop:
     def __init__(
         self,
@@ -76,7 +81,7 @@ class BackupLoop:
         as long as there is between two, to whoever opens the workspace next."""
         self.is_taking = False
         """Whether a backup is being taken now."""
-        self.failed: ArcoError | None = None
+        self.failed: Exception | None = None
         """What became of the last attempt, if it did not succeed."""
 
     def start(self) -> None:
@@ -96,9 +101,9 @@ class BackupLoop:
                 if await self.is_due():
                     await self.take()
                 pause, failing = LOOK_SECONDS, 0.0
-            except ArcoError as error:
+            except Exception as error:  # noqa: BLE001 - else the loop ends untold, and the workspace stays open for it
                 self.failed = error
-                self._told(f"the backup did not succeed: {error.message}")
+                self._told(f"the backup did not succeed: {reason_of(error)}")
                 every = self._schedule.every / SECOND
                 pause = min(RETRY_SECONDS if not failing else 2 * pause, every)
                 failing += pause

@@ -84,6 +84,8 @@ class _Burying:
         dry_run: bool,
         progress: Progress,
     ) -> None:
+        self._base = base
+        self._counts = counts
         self._store = RoleStore(base, scope, Role.COLLECTOR, counts)
         self._scope = scope
         self._runtime = runtime
@@ -108,9 +110,10 @@ class _Burying:
         if now < due:
             return Buried(old.id, waiting=len(listed), due=self._here(due, now))
         if not self._dry_run:
+            ending = RoleStore(self._base, self._scope, Role.COLLECTOR, self._counts, former=old.id)
             for log in LOGS:
                 place = Place(self._scope.tenant, self._scope.workspace, old.id, log)
-                await end_manifests(self._store, place, self._runtime)
+                await end_manifests(ending, place, self._runtime)
             listed = [info async for info in self._store.list(old.id)]
         found = self._judge(old, listed, now)
         found.objects.extend([info async for info in self._begun(old, new)])

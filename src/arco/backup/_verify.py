@@ -7,16 +7,17 @@ is compared with the published one that was copied. `compare_restored` does the 
 """
 
 import hashlib
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Collection, Iterable
 from dataclasses import dataclass
 
 from arco.backup._cut import pointers_of
 from arco.backup._format import Backup, Entry, TableCopy
 from arco.backup._vault import Vault, in_parallel
-from arco.core import ArcoError, Corrupt, LostObject, NotFound, Refused, Runtime
+from arco.catalog import current_data, lost_data
+from arco.core import DAY, ArcoError, Corrupt, LostObject, NotFound, Refused, Runtime
 from arco.iceberg import check_link
 from arco.log import FIRST_LINK, Blobs, Link, Place, Segment, check_segment, number_of
-from arco.runtime import Incarnation
+from arco.runtime import DEFINITIONS, Incarnation
 from arco.state import (
     Comparison,
     Definition,
@@ -33,12 +34,15 @@ from arco.state import (
     empty_manifest,
     open_ledger,
     snapshot_at_position,
+    snapshot_at_time,
 )
 from arco.storage import ObjectInfo, ObjectMissing, Store
 
 __all__ = ["compare_objects", "compare_restored", "verify_backup"]
 
 BATCH_EVENTS = 20_000
+
+_MISSING = "is missing:"
 
 Progress = Callable[[str, int, int], None]
 
@@ -187,39 +191,63 @@ async def compare_objects(
     vault: Vault,
     backup: Backup,
     store: Store,
+    incarnation: Incarnation,
     runtime: Runtime,
     *,
     progress: Progress = lambda what, done, total: None,
 ) -> list[Finding]:
     """Every blob, archive of code and file of data of a backup, as it lies in the workspace that was restored from it.
 
-    Files of data that are gone are no loss: retention and engines delete them. Blobs and archives stay, and an erasure,
-    which alone deletes them, opens an incarnation that comes from no backup.
+    Files of data that are gone are a loss only if current versions are made of them: others are deleted by retention
+    and by engines. Blobs and archives stay, and an erasure, which alone deletes them, opens an incarnation that comes
+    from no backup.
     """
     findings: list[Finding] = []
     for kind in ("blobs", "code", "data"):
         entries = [entry for listing in backup.lists_of(kind) for entry in await vault.entries(listing)]
-        done = same = 0
+        found: dict[str, str] = {}
 
-        async def check(entry: Entry, kind: str = kind, total: int = len(entries)) -> None:
-            nonlocal done, same
-            wrong = await _wrong(store, entry, may_be_gone=kind == "data")
-            if wrong:
+        async def check(
+            entry: Entry, found: dict[str, str] = found, kind: str = kind, total: int = len(entries)
+        ) -> None:
+            found[entry.path] = await _wrong(store, entry)
+            progress(f"{kind} of the workspace", len(found), total)
+
+        await in_parallel(runtime, entries, check, limit=4)
+        same = sum(not wrong for wrong in found.values())
+        gone = {path for path, wrong in found.items() if wrong == _MISSING} if kind == "data" else set()
+        needed = await _needed(vault, store, incarnation, runtime, gone) if gone else {}
+        for entry in entries:
+            if found[entry.path] and entry.path not in gone - needed.keys():
+                wrong = needed.get(entry.path, f"{entry.path} {found[entry.path]}")
                 cure = (
                     f"copy {vault.path(entry.content)} from the store of backups to its name, or run `arco restore "
                     f"--backup {backup.number} --replace` again, which leaves behind what came since"
                 )
-                findings.append(Finding(Level.ERROR, "", "objects", f"{entry.path} {wrong} {cure}", entry.path))
-            done, same = done + 1, same + (not wrong)
-            progress(f"{kind} of the workspace", done, total)
-
-        await in_parallel(runtime, entries, check, limit=4)
-        if entries and same == len(entries):
+                findings.append(Finding(Level.ERROR, "", "objects", f"{wrong} {cure}", entry.path))
+        if same and same + len(gone) == len(entries):
             findings.append(Finding(Level.OK, "", "objects", f"{same} objects of {kind} are what the backup has"))
+        if len(gone) > len(needed):
+            text = f"{len(gone) - len(needed)} files of data are gone, of which no current version is made"
+            findings.append(Finding(Level.NOTE, "", "objects", text))
     return findings
 
 
-async def _wrong(store: Store, entry: Entry, *, may_be_gone: bool) -> str:
+async def _needed(
+    vault: Vault, store: Store, incarnation: Incarnation, runtime: Runtime, gone: Collection[str]
+) -> dict[str, str]:
+    """The files of data that current versions of the workspace are made of, of those that are gone, with a text."""
+    [activity] = [one for one in DEFINITIONS if one.log == "activity"]
+    revisions = Revisions(store, Place(vault.tenant, vault.workspace, incarnation.id, activity.log), runtime)
+    head = (await revisions.head()).manifest
+    ledger = open_ledger(store, revisions, head.packs)
+    newest = await snapshot_at_time(activity, store, revisions, ledger, head, runtime.now() + DAY)
+    wanted = await current_data(newest)
+    lost = lost_data({path: version for path, version in wanted.items() if path in gone}, {})
+    return {path: f"{text}:" for path, text in lost.items()}
+
+
+async def _wrong(store: Store, entry: Entry) -> str:
     """What is wrong with an object, and what is to be done first; empty if it is what was copied."""
     try:
         size = (await store.head(entry.path)).size
@@ -229,7 +257,7 @@ async def _wrong(store: Store, entry: Entry, *, may_be_gone: bool) -> str:
             if hashlib.sha256(data).hexdigest() == entry.content.sha256:
                 return ""
     except ObjectMissing:
-        return "" if may_be_gone else "is missing:"
+        return _MISSING
     return "was altered or cut off: delete this one object, and nothing else; then"
 
 

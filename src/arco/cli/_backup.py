@@ -335,7 +335,7 @@ async def _verify(session: Session, vault: Vault, base: Store, number: int | Non
     with _steps(session) as progress:
         findings = await verify_backup(vault, backup, DEFINITIONS, refold=True, progress=progress)
         if is_restored:
-            findings += await compare_objects(vault, backup, reader, runtime, progress=progress)
+            findings += await compare_objects(vault, backup, reader, there[-1], runtime, progress=progress)
     if is_restored:
         document["restored"] = there[-1].id
         compared = await compare_restored(vault, reader, there[-1], runtime, DEFINITIONS)

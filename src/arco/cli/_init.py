@@ -13,7 +13,7 @@ from arco.cli._example import check_empty, write_example
 from arco.cli._open import open_base, reading
 from arco.cli._output import dump, grid, say, visible
 from arco.core import Invalid, format_time
-from arco.runtime import init_workspace
+from arco.runtime import init_workspace, read_incarnations
 from arco.storage import Role, azure_policy, check_path, gcs_policy, s3_policy
 
 __all__ = ["app"]
@@ -151,5 +151,7 @@ async def policy(
     if prefix:
         check_path(prefix)
     async with reading(session.project, session.runtime) as reader:
-        document = _WRITERS[cloud](role, bucket, reader.scope, reader.incarnation.id, prefix)
+        lives = await read_incarnations(reader.base, reader.scope, session.runtime, all_of_them=role is Role.COLLECTOR)
+        *former, used = (life.id for life in lives)
+        document = _WRITERS[cloud](role, bucket, reader.scope, used, prefix, former=former)
     session.output.line(dump(document, indent=2))

@@ -10,12 +10,12 @@ from collections.abc import Callable
 from arco.core import LostObject, Runtime
 from arco.storage import SHARED, RequestCounts, Role, RoleStore, Scope, Sequence, Store
 
-__all__ = ["INCARNATIONS", "look_behind"]
+__all__ = ["INCARNATIONS", "is_nameless", "look_behind"]
 
 INCARNATIONS = "incarnations"
 
 ENOUGH = 10_000
-"""Objects that are looked at once something was found."""
+"""Objects that are looked at once something was found, or for somebody who may be anybody."""
 
 _NO_SIGN = frozenset({"backups", "landing", "selftest"})
 """Folders that may be there before the workspace is: others write them, or an `init` that was killed."""
@@ -26,11 +26,17 @@ def _is_no_sign(path: str) -> bool:
 
 
 async def look_behind(
-    base: Store, scope: Scope, runtime: Runtime, is_expected: Callable[[str], bool] = _is_no_sign
+    base: Store,
+    scope: Scope,
+    runtime: Runtime,
+    is_expected: Callable[[str], bool] = _is_no_sign,
+    *,
+    briefly: bool = False,
 ) -> bool:
     """Whether the workspace is there after all, because somebody created it meanwhile.
 
-    `LostObject` if there is more of it than what `is_expected` says of paths without a workspace.
+    `LostObject` if there is more of it than what `is_expected` says of paths without a workspace. Who only answers
+    others may look `briefly`: what lies behind many objects of no workspace is not seen then.
     """
     store = RoleStore(base, scope, Role.READER, RequestCounts())
     found: set[str] = set()
@@ -39,7 +45,7 @@ async def look_behind(
         seen += 1
         if not is_expected(info.path):
             found.add(info.path.partition("/")[0])
-        if found and seen >= ENOUGH:
+        if (found or briefly) and seen >= ENOUGH:
             break
     if not found:
         return False
@@ -47,6 +53,11 @@ async def look_behind(
     if await incarnations.exists(1):
         return True
     raise _lost(scope, incarnations.path(1), found)
+
+
+def is_nameless(error: LostObject) -> bool:
+    """Whether what is lost is the first incarnation, so that the workspace cannot be found by its name."""
+    return str(error.details.get("path", "")).startswith(f"{INCARNATIONS}/")
 
 
 def _lost(scope: Scope, path: str, found: set[str]) -> LostObject:

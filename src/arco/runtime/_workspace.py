@@ -147,16 +147,18 @@ async def open_incarnation(base: Store, scope: Scope, runtime: Runtime, new: Inc
         outcome = await incarnations.create(tail, msgspec.json.encode(new))
     if isinstance(outcome, Won):
         return new
-    there = (await read_incarnations(base, scope, runtime, all_of_them=True))[new.number - 1 :]
-    if there and there[0].id == new.id:
-        return there[0]
+    data = await incarnations.read(new.number)
+    there = None if data is None else decode_incarnation(data, incarnations.path(new.number))
+    if there is not None and there.id == new.id:
+        return there
     raise Conflict(f"another incarnation of {scope.root} was opened meanwhile; look at it, then decide")
 
 
 async def workspace_exists(base: Store, scope: Scope, runtime: Runtime) -> bool:
-    """Whether the workspace was ever created; one request if it was. `LostObject` if its first incarnation is gone."""
+    """Whether the workspace was ever created; one request if it was. `LostObject` if its first incarnation is gone and
+    the rest is easily seen: strangers make this process ask."""
     incarnations = _incarnations(RoleStore(base, scope, Role.READER, RequestCounts()), runtime)
-    return await incarnations.exists(1) or await look_behind(base, scope, runtime)
+    return await incarnations.exists(1) or await look_behind(base, scope, runtime, briefly=True)
 
 
 class Workspace:

@@ -23,6 +23,7 @@ from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
 from arco.core import ArcoError, Future, LostObject, NotFound, RateLimited, Runtime, Task, Unavailable
+from arco.runtime._remains import is_nameless
 from arco.runtime._workspace import Workspace
 from arco.storage import Scope
 
@@ -195,6 +196,13 @@ class Workspaces:
                 self._remember_unknown(scope)
                 self.released(scope, entry, accepted=False)
                 return None
+            except LostObject as error:
+                if is_nameless(error):
+                    self._lose(scope, entry, error)
+                self.released(scope, entry, accepted=False)
+                if not is_nameless(error):
+                    raise
+                return None
             except BaseException:
                 self.released(scope, entry, accepted=False)
                 raise
@@ -259,6 +267,13 @@ class Workspaces:
             entry.opened.set(entry.hosted)
             self._tend(entry.expires)
 
+    def _lose(self, scope: Scope, entry: _Entry, error: LostObject) -> None:
+        """It cannot be found by its name any more."""
+        if self.lost(scope) is not error:  # else another one who waited has said so
+            self._remember_unknown(scope, error)
+        if entry.hosted is not None and entry.closing is None:
+            self._close(scope, entry)
+
     def _drop(self, scope: Scope, entry: _Entry) -> None:
         if self._entries.get(scope) is entry:
             del self._entries[scope]
@@ -305,7 +320,6 @@ class Workspaces:
             try:
                 found = await self._exists(scope)
             except LostObject as error:
-                _log.error("%s is damaged: %s", scope.root, error.message)
                 found, lost = False, error
             if found:
                 self._known.add(scope)
@@ -327,6 +341,8 @@ class Workspaces:
         return min(float(MISSES), left + (self._runtime.boottime() - since) * MISSES)
 
     def _remember_unknown(self, scope: Scope, lost: LostObject | None = None) -> None:
+        if lost is not None:
+            _log.error("%s is damaged: %s", scope.root, lost.message)
         self._known.discard(scope)
         self._unknown[scope] = _Unknown(self._runtime.boottime() + UNKNOWN_SECONDS, lost)
         self._unknown.move_to_end(scope)

@@ -5,6 +5,7 @@ Microsoft's documentation, not tried against the service. Keys of the account an
 above any condition: processes that shall be held to their role use identities of their own.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 from arco.core import Invalid
@@ -15,8 +16,7 @@ from arco.storage._role import (
     Action,
     Role,
     check_incarnation,
-    in_use,
-    named,
+    in_policy,
     write_grants,
 )
 from arco.storage._scope import Scope
@@ -40,10 +40,14 @@ _NOT_EXPRESSED = [
 ]
 
 
-def azure_policy(role: Role, container: str, scope: Scope, incarnation: str, prefix: str = "") -> dict[str, Any]:
-    """A role definition and the condition of its assignment; the names in braces of its scope are to be filled in."""
+def azure_policy(
+    role: Role, container: str, scope: Scope, incarnation: str, prefix: str = "", *, former: Sequence[str] = ()
+) -> dict[str, Any]:
+    """A role definition and the condition of its assignment; the names in braces of its scope are to be filled in.
+    `former` are the incarnations before the one in use."""
     root = below(prefix, scope.root)
-    check_incarnation(incarnation)
+    for name in (incarnation, *former):
+        check_incarnation(name)
     if "'" in root:
         raise Invalid("a prefix with ' cannot stand in a condition of Azure; choose another one")
     actions = [f"{_BLOBS}/read"]
@@ -51,13 +55,18 @@ def azure_policy(role: Role, container: str, scope: Scope, incarnation: str, pre
         _clause(f"ActionMatches{{'{_BLOBS}/read'}} AND NOT SubOperationMatches{{'Blob.List'}}", _below(_PATH, root)),
         _clause(f"ActionMatches{{'{_BLOBS}/read'}} AND SubOperationMatches{{'Blob.List'}}", _below(_PREFIX, root)),
     ]
+
+    def like(operator: str, pattern: str) -> list[str]:
+        texts = in_policy(pattern, incarnation, former, SOME_INCARNATION)
+        return [f"{_PATH} {operator} '{root}/{text}'" for text in texts]
+
     for action, name in _DATA_ACTIONS.items():
         patterns = [grant.pattern for grant in write_grants(role) if action in grant.actions]
         if not patterns:
             continue
-        allowed = " OR ".join(_granted(root, pattern, incarnation) for pattern in patterns)
+        allowed = " OR ".join(term for pattern in patterns for term in like("StringLike", pattern))
         if action is Action.DELETE:
-            kept = " AND ".join(_like("StringNotLike", root, pattern, incarnation) for pattern in NEVER_DELETED)
+            kept = " AND ".join(term for pattern in NEVER_DELETED for term in like("StringNotLike", pattern))
             allowed = f"({allowed}) AND {kept}"
         actions.append(name)
         clauses.append(_clause(f"ActionMatches{{'{name}'}}", allowed))
@@ -82,12 +91,3 @@ def _clause(when: str, allowed: str) -> str:
 
 def _below(attribute: str, root: str) -> str:
     return f"{attribute} StringStartsWith '{root}/'"
-
-
-def _granted(root: str, pattern: str, incarnation: str) -> str:
-    text, kept = _like("StringLike", root, pattern, incarnation), in_use(pattern, incarnation)
-    return f"({text} AND {_like('StringNotLike', root, kept, incarnation)})" if kept else text
-
-
-def _like(operator: str, root: str, pattern: str, incarnation: str) -> str:
-    return f"{_PATH} {operator} '{root}/{named(pattern, incarnation, SOME_INCARNATION)}'"

@@ -8,11 +8,12 @@ documentation, not tried against the service.
 """
 
 import json
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
 from arco.storage._paths import below
-from arco.storage._role import NEVER_DELETED, Action, Role, check_incarnation, in_use, named, write_grants
+from arco.storage._role import NEVER_DELETED, Action, Role, check_incarnation, in_policy, write_grants
 from arco.storage._scope import Scope
 
 __all__ = ["gcs_policy"]
@@ -34,28 +35,28 @@ _NOT_EXPRESSED = [
 ]
 
 
-def gcs_policy(role: Role, bucket: str, scope: Scope, incarnation: str, prefix: str = "") -> dict[str, Any]:
-    """Bindings for a role in one workspace, without members; `prefix` is that of the store's URL.
+def gcs_policy(
+    role: Role, bucket: str, scope: Scope, incarnation: str, prefix: str = "", *, former: Sequence[str] = ()
+) -> dict[str, Any]:
+    """Bindings for a role in one workspace, without members; `prefix` is that of the store's URL, `former` are the
+    incarnations before the one in use.
 
     `custom_roles` are to be created once a project (`gcloud iam roles create`), `bindings` to be added to the bucket.
     """
     root = below(prefix, scope.root)
-    check_incarnation(incarnation)
+    for name in (incarnation, *former):
+        check_incarnation(name)
 
-    def matches(pattern: str) -> str:
-        text = named(pattern, incarnation, _SOME_INCARNATION)
-        return _matches(f"projects/_/buckets/{bucket}/objects/{root}/{text}")
-
-    def allowed(pattern: str) -> str:
-        text, kept = matches(pattern), in_use(pattern, incarnation)
-        return f"({text} && !({matches(kept)}))" if kept else text
+    def matches(*patterns: str) -> list[str]:
+        texts = (text for one in patterns for text in in_policy(one, incarnation, former, _SOME_INCARNATION))
+        return [_matches(f"projects/_/buckets/{bucket}/objects/{root}/{text}") for text in texts]
 
     def granted(action: Action) -> list[str]:
-        return [allowed(grant.pattern) for grant in write_grants(role) if action in grant.actions]
+        return matches(*(grant.pattern for grant in write_grants(role) if action in grant.actions))
 
     listed = f'api.getAttribute("storage.googleapis.com/objectListPrefix", "").startsWith({json.dumps(f"{root}/")})'
-    kept = " || ".join(matches(pattern) for pattern in NEVER_DELETED)
-    bindings = [_binding("roles/storage.objectViewer", "Read", f"{matches('*')} || {listed}")]
+    kept = " || ".join(matches(*NEVER_DELETED))
+    bindings = [_binding("roles/storage.objectViewer", "Read", " || ".join([*matches("*"), listed]))]
     bindings += _bindings("roles/storage.objectCreator", "Create", granted(Action.CREATE))
     bindings += _bindings(_OVERWRITER, "Overwrite", granted(Action.OVERWRITE))
     bindings += _bindings(_DELETER, "Delete", granted(Action.DELETE), unless=kept)

@@ -3,12 +3,14 @@
 A *role* is what a process does. A *grant* gives it actions on the paths that match a pattern, relative to the
 workspace. In a pattern `*` is anything, `/` included, which is what it means in a bucket policy. The folder of an
 incarnation (one segment) is `{inc}` for the one in use, `{any}` for that and all before it, `{former}` for those before
-it alone; a handle does not know which one is in use and takes all three for any, a policy tells them apart. Everybody
-may read everything of the workspace. Nobody may sign what is private: a signed URL carries no role. Nobody deletes a
-floor: it proves that numbers below it may be gone.
+it alone. A handle does not know which one is in use and takes the first two for any; a policy tells them apart. What
+only a former one may get needs its name: a handle is made for one, a policy names them all. Everybody may read
+everything of the workspace. Nobody may sign what is private: a signed URL carries no role. Nobody deletes a floor: it
+proves that numbers below it may be gone.
 """
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import lru_cache
@@ -25,9 +27,8 @@ __all__ = [
     "Grant",
     "Role",
     "check_incarnation",
-    "in_use",
+    "in_policy",
     "may",
-    "named",
     "write_grants",
 ]
 
@@ -121,23 +122,22 @@ def write_grants(role: Role) -> tuple[Grant, ...]:
     return (*_TABLE[role], _SELF_TEST)
 
 
-def may(role: Role, action: Action, path: str) -> bool:
-    """Whether the role may do this to a path of the workspace."""
+def may(role: Role, action: Action, path: str, former: str = "") -> bool:
+    """Whether the role may do this to a path of the workspace; `former` is the former incarnation that it may end."""
     if action is Action.SIGN:
         return not _matches_any(NEVER_SIGNED, path)
     if action is Action.DELETE and _matches_any(NEVER_DELETED, path):
         return False
-    return _matches_any(tuple(grant.pattern for grant in write_grants(role) if action in grant.actions), path)
+    patterns = (grant.pattern for grant in write_grants(role) if action in grant.actions)
+    known = (pattern.replace("{former}", former) for pattern in patterns if former or "{former}" not in pattern)
+    return _matches_any(tuple(known), path)
 
 
-def named(pattern: str, incarnation: str, some: str) -> str:
-    """A pattern in a policy for the incarnation that is in use; `some` is how the policy spells any."""
-    return pattern.replace("{inc}", incarnation).replace("{any}", some).replace("{former}", some)
-
-
-def in_use(pattern: str, incarnation: str) -> str | None:
-    """What a pattern of former incarnations must not be taken for, in a policy; None for any other pattern."""
-    return pattern.replace("{former}", incarnation) if "{former}" in pattern else None
+def in_policy(pattern: str, incarnation: str, former: Iterable[str], some: str) -> list[str]:
+    """What a pattern is in a policy for the incarnation in use and those before it; `some` is how it spells any."""
+    if "{former}" in pattern:
+        return [pattern.replace("{former}", name) for name in former]
+    return [pattern.replace("{inc}", incarnation).replace("{any}", some)]
 
 
 def check_incarnation(name: str) -> str:

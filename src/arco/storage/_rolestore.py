@@ -65,11 +65,13 @@ class RequestCounts:
 class RoleStore:
     """A `Store` whose paths are relative to one workspace and whose writes are those of one role."""
 
-    def __init__(self, inner: Store, scope: Scope, role: Role, counts: RequestCounts) -> None:
+    def __init__(self, inner: Store, scope: Scope, role: Role, counts: RequestCounts, *, former: str = "") -> None:
+        """`former` names the one former incarnation that the handle may end, if its role does that."""
         self.scope = scope
         self.role = role
         self._inner = inner
         self._counts = counts
+        self._former = former
 
     async def get(self, path: str) -> bytes:
         full = self._full(path)
@@ -154,7 +156,7 @@ class RoleStore:
 
     def _allowed(self, action: Action, path: str) -> str:
         full = self._full(path)
-        if not may(self.role, action, path):
+        if not may(self.role, action, path, self._former):
             raise Forbidden(
                 f"the role {self.role} may not {action} {path}; use a handle of the role that may",
                 role=self.role.value,
