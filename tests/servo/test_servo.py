@@ -11,7 +11,7 @@ from arco.domains.deployments import ASSETS
 from arco.domains.execution import MATERIALIZATIONS, PARTITIONS
 from arco.domains.orchestration import RUNS, FinishTask, Outcome
 from arco.servo import WorkerId
-from arco.state import Table
+from arco.state import Table, empty_manifest
 from tests.servo.world import ASKED, World, callback, chain, fan, project, run_world
 from tests.state.doubles import rows_of
 
@@ -44,6 +44,38 @@ def test_a_finish_claims_what_it_made_ready_in_the_same_append() -> None:
     appends, seen = run_world(work, deployed=project(chain(10)))
     assert seen == [f"n.a{i:04d}" for i in range(10)]
     assert appends == 10
+
+
+def test_what_is_claimed_while_the_state_is_set_back_to_a_revision_is_handed_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Who finds that another process published folds again, from a revision that may be older than the run."""
+
+    async def work(world: World) -> None:
+        run_id = await world.trigger()
+        log = world.workspace.logs["activity"]
+        claim, read = world.servo.work._queue.claim, log.follower._read
+
+        async def slowly(at_least: int) -> None:
+            await world.runtime.sleep(1)
+            await read(at_least)
+
+        async def claim_and_restart(*arguments: Any) -> Any:
+            claimed = await claim(*arguments)
+            world.runtime.spawn(log.follower.restart(lambda: log.replica.reset(empty_manifest(log.place))), "restart")
+            await world.runtime.sleep(0.1)
+            assert await log.replica.get(RUNS, run_id, run_id) is None
+            return claimed
+
+        (first,) = await world.claim()
+        with monkeypatch.context() as patch:
+            patch.setattr(log.follower, "_read", slowly)
+            patch.setattr(world.servo.work._queue, "claim", claim_and_restart)
+            (second,) = await world.finish(first, slots=1)
+        assert second.task_key == "n.a0001"
+        assert [beat.stale for beat in await world.servo.work.beat([callback(second)])] == [False]
+
+    run_world(work, deployed=project(chain(2)))
 
 
 def test_what_is_claimed_with_a_result_that_may_be_lost_is_given_back_and_has_not_failed(

@@ -29,15 +29,13 @@ from arco.domains.orchestration import (
 from arco.servo._envelope import Envelope, InputPin, InputValue, OutputPlace, PinnedFile, data_location
 from arco.servo._replaced import Base, base_of, there, written_by
 from arco.servo._tokens import callback_token
-from arco.state import Replica, Snapshot
+from arco.state import View
 from arco.storage import Scope
 
 __all__ = ["make_envelope"]
 
 LIFE: Final = 24 * HOUR
 """How long an attempt without a time-out may take before its worker cannot speak for it any more."""
-
-View = Replica | Snapshot
 
 
 async def make_envelope(

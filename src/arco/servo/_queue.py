@@ -22,7 +22,7 @@ from arco.domains.orchestration import (
     RunState,
 )
 from arco.runtime import OpenLog, Workspace
-from arco.state import OPERATIONS
+from arco.state import OPERATIONS, View
 
 __all__ = ["EmbeddedQueue", "Queue", "WorkerId"]
 
@@ -117,15 +117,15 @@ class EmbeddedQueue:
         operation = new_ulid(runtime, runtime)
         command = ClaimTasks(worker.name, worker.session, slots, capacity)
         receipt = await self._workspace.decide("activity", command, actor=f"worker:{worker.name}", operation=operation)
-        await self._log.current(strong=False, min_position=receipt.position)
-        replica = self._log.replica
-        done = await replica.get(OPERATIONS, operation, operation)
-        if done is None:
-            return []  # somebody else was faster
-        found = []
-        for index in range(done.last - done.first + 1):
-            attempt = derive_ulid(done.received_at, f"{operation}:attempt:{index}")
-            row = await replica.get(CLAIMS, WORKSPACE, attempt)
-            if row is not None:
-                found.append(row)
+
+        async def find(view: View) -> list[ClaimRow]:
+            done = await view.get(OPERATIONS, operation, operation)
+            if done is None:
+                return []  # somebody else was faster
+            count = done.last - done.first + 1
+            attempts = [derive_ulid(done.received_at, f"{operation}:attempt:{index}") for index in range(count)]
+            rows = [await view.get(CLAIMS, WORKSPACE, attempt) for attempt in attempts]
+            return [row for row in rows if row is not None]
+
+        found, _ = await self._log.read(find, strong=False, min_position=receipt.position)
         return found

@@ -30,11 +30,13 @@ from arco.servo._check_facts import with_check_facts
 from arco.servo._column_ids import with_column_ids
 from arco.servo._controllers import Watch
 from arco.servo._deployed import find_code_version
-from arco.servo._envelope import sign_envelope
+from arco.servo._envelope import Envelope, sign_envelope
 from arco.servo._handout import make_envelope
 from arco.servo._planning import Projects
 from arco.servo._protocol import Beat, Callback
 from arco.servo._queue import Queue, WorkerId
+from arco.servo._replaced import there
+from arco.state import View
 
 __all__ = ["Finished", "Relay", "Work"]
 
@@ -90,14 +92,22 @@ class Work:
 
     async def _hand_out(self, claim: ClaimRow) -> bytes | None:
         """The envelope of a claim; None if what it needs is gone: then the attempt ends here and now."""
-        self._watch.note(claim.attempt_id, self._workspace.runtime.boottime())
+        workspace = self._workspace
+        self._watch.note(claim.attempt_id, workspace.runtime.boottime())
+
+        async def find_run(view: View) -> RunRow:
+            run: RunRow | None = await view.get(RUNS, claim.run_id, claim.run_id)
+            return there(run, f"run {claim.run_id}")
+
+        async def fill(view: View) -> Envelope:
+            now = workspace.runtime.now()
+            envelope = await make_envelope(view, claim, project, workspace.scope, self._secret, now)
+            return await with_check_facts(envelope, view, workspace.logs["catalog"].replica)
+
         try:
-            run: RunRow = await self._log.replica.get(RUNS, claim.run_id, claim.run_id)
+            run, _ = await self._log.read(find_run, strong=False)
             project = await self._project(run.code_version)
-            envelope = await make_envelope(
-                self._log.replica, claim, project, self._workspace.scope, self._secret, self._workspace.runtime.now()
-            )
-            envelope = await with_check_facts(envelope, self._log.replica, self._workspace.logs["catalog"].replica)
+            envelope, _ = await self._log.read(fill, strong=False)
             return sign_envelope(self._secret, envelope)
         except ArcoError as error:
             await self._reap([claim], error.message)
@@ -126,19 +136,17 @@ class Work:
         log = self._log
         if not log.owning:
             await log.current(strong=False)
-        claims = await self._claims(attempts)
-        if None in claims:
-            await log.current()  # it may have been claimed elsewhere a moment ago, and would be stopped for nothing
-            claims = await self._claims(attempts)
+        claims = await self._claims(log.replica, attempts)
+        if None in claims:  # it may have been claimed elsewhere a moment ago, and would be stopped for nothing
+            claims, _ = await log.read(lambda view: self._claims(view, attempts))
         now = self._workspace.runtime.boottime()
         for attempt, claim in zip(attempts, claims, strict=True):
             if claim is not None:
                 self._watch.note(attempt.attempt_id, now, attempt.progress)
         return [await self._answer(claim) for claim in claims]
 
-    async def _claims(self, attempts: Sequence[Callback]) -> list[ClaimRow | None]:
-        replica = self._log.replica
-        return [await replica.get(CLAIMS, WORKSPACE, attempt.attempt_id) for attempt in attempts]
+    async def _claims(self, view: View, attempts: Sequence[Callback]) -> list[ClaimRow | None]:
+        return [await view.get(CLAIMS, WORKSPACE, attempt.attempt_id) for attempt in attempts]
 
     async def _answer(self, claim: ClaimRow | None) -> Beat:
         if claim is None:
