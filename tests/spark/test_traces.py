@@ -58,8 +58,40 @@ def test_a_shared_value_is_bound_by_the_kinds_it_was_used_with(inside: list[Kind
     assert kinds(ledger, ledger.bound(used, value)) == kinds(ledger, along(ledger, [*inside, *outside]))
 
 
+@given(st.lists(st.tuples(PATHS, PATHS, KINDS), min_size=1, max_size=4))
+def test_a_field_of_one_of_several_structs_is_one_of_the_fields_there(
+    made: list[tuple[list[Kind], list[Kind], Kind]],
+) -> None:
+    """And what is no struct, or only decides, counts for each of them."""
+    ledger = Ledger()
+    structs, steps = [], [kind for _, _, kind in made]
+    for left, right, _ in made:
+        fields = [
+            ledger.after(along(ledger, path, name), Kind.TRANSFORMATION) for path, name in ((left, "a"), (right, "b"))
+        ]
+        whole = ledger.merged(fields)
+        structs.append(Trace(whole.masks, whole.doubts, tuple(fields)))
+    other = along(ledger, [], "c")
+    found = ledger.alike([*structs, other], [*steps, Kind.IDENTITY])
+    assert kinds(ledger, found) == kinds(ledger, ledger.merged([*map(ledger.after, structs, steps), other]))
+    if not any(kind.direct for kind in steps):
+        assert found.fields is None
+        return
+    assert found.fields is not None
+    for place, field in enumerate(found.fields):
+        parts = [
+            ledger.after(struct.fields[place] if step.direct and struct.fields else struct, step)
+            for struct, step in zip(structs, steps, strict=True)
+        ]
+        assert kinds(ledger, field) == kinds(ledger, ledger.merged([*parts, ledger.after(other, Kind.TRANSFORMATION)]))
+
+
 def test_doubts_stay_whatever_is_made_of_a_value() -> None:
     ledger = Ledger()
+    field = along(ledger, [])
+    struct = ledger.doubted(Trace(field.masks, fields=(field,)), Certainty.UNKNOWN, "why")
+    assert struct.fields is not None
+    assert [doubt.reason for doubt in struct.fields[0].doubts] == ["why"]
     doubted = ledger.doubted(along(ledger, []), Certainty.APPROXIMATE, "why")
     made = ledger.merged([ledger.after(doubted, Kind.AGGREGATION), along(ledger, [], "b")])
     assert [doubt.reason for doubt in made.doubts] == ["why"]

@@ -18,6 +18,7 @@ __all__ = ["parse_explain", "projections_of"]
 _SECTION = re.compile(r"^== (.*) ==$", re.MULTILINE)
 _BRANCH = re.compile(r"^((?:[: ]  )*)([:+]- )?")
 _KIND = re.compile(r"[A-Za-z]\w*")
+_ID = re.compile(r"#(\d+)")
 _CUT = re.compile(r"\.\.\. \d+ more fields")
 
 _NAMES = {"Relation": "LogicalRelation", "RelationV2": "DataSourceV2Relation"}
@@ -128,13 +129,24 @@ class _Tree:
             raise Invalid("the text of the plan cannot be read")
         kind = _NAMES.get(name.group(), name.group())
         parser = Parser(self._defined, queries)
-        if kind in ("SubqueryAlias", "View", "Range"):
+        if kind in ("SQLFunctionNode", "SubqueryAlias", "View", "Range"):
             return Plan(kind, children, text[name.end() :].strip())
         arguments = parser.arguments(text[name.end() :])
+        if kind == "Project" and children[0].kind == "UnionLoop":
+            children = (self._loop(children[0], arguments[0], parser),)
         node = _READERS.get(kind, _plain)(kind, children, arguments, parser)
+        if kind in _READERS and parser.unused:
+            raise Invalid("the text of the plan does not show where a subquery is used")
         for items in (*node.lists.values(), *(node.projections or ())):
             self._defined.update(item.id for item in items if item.id is not None)
         return node
+
+    def _loop(self, loop: Plan, above: Group, parser: Parser) -> Plan:
+        """A recursion does not show the ids of its columns. What is above it names them all, in order."""
+        made = [_ID.search(item.text) for item in parser.arguments(above.inside)]
+        ids = tuple(int(found.group(1)) for found in made if found is not None)
+        self._defined.update(ids)
+        return loop._replace(ids=ids)
 
 
 # Each kind of node by the order in which Spark prints its fields, empty lists left out

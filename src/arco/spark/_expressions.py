@@ -20,6 +20,27 @@ Subquery = Callable[[Plan, Columns], tuple[Sequence[Trace], Trace]]
 
 Rule = Callable[["Expressions", Expression, Sequence[Trace]], Trace]
 
+_KEEPING = frozenset(
+    {
+        "Cast",
+        "Coalesce",
+        "CollectList",
+        "CollectSet",
+        "Concat",
+        "CreateArray",
+        "ElementAt",
+        "First",
+        "Flatten",
+        "GetArrayItem",
+        "Lag",
+        "Last",
+        "Lead",
+        "Reverse",
+        "Slice",
+    }
+)
+"""What a struct comes out of as it went in, or in a collection."""
+
 _FOREIGN = frozenset(
     {
         "ApplyFunctionExpression",
@@ -61,6 +82,12 @@ class Expressions:
             children = done[len(done) - count :]
             del done[len(done) - count :]
             rule = _RULES.get(node.kind)
+            if (
+                rule is None
+                and node.kind in _KEEPING
+                and any(isinstance(child, Trace) and child.fields for child in children)
+            ):
+                rule = _one_of
             if rule is None:
                 done.append(_gathered(children))
             else:
@@ -89,8 +116,13 @@ class Expressions:
         return self.ledger.after(self.ledger.merged(traces), kind)
 
     def split(self, traces: Sequence[Trace], kinds: Sequence[Kind]) -> Trace:
-        """Each child by its own kind."""
-        return self.ledger.merged(self.ledger.after(trace, kind) for trace, kind in zip(traces, kinds, strict=True))
+        """Each child by its own kind; what is a struct stays one."""
+        return self.ledger.alike(traces, kinds)
+
+    def built(self, fields: Sequence[Trace]) -> Trace:
+        """A struct of these values."""
+        whole = self.ledger.merged(fields)
+        return Trace(whole.masks, whole.doubts, tuple(fields))
 
 
 def _gathered(children: Sequence[Trace | list[Trace]]) -> list[Trace]:
@@ -134,13 +166,18 @@ def _sieve(here: Expressions, node: Expression, children: Sequence[Trace]) -> Tr
     return here.split(children, (Kind.TRANSFORMATION, Kind.CONDITIONAL))
 
 
+def _one_of(here: Expressions, node: Expression, children: Sequence[Trace]) -> Trace:
+    """One of the children, a part of one, or a collection of them; what else is a child says which."""
+    return here.split(children, [Kind.TRANSFORMATION] * len(children))
+
+
 def _aggregate(here: Expressions, node: Expression, children: Sequence[Trace]) -> Trace:
     """The function, then what its rows are filtered by."""
     return here.split(children, (Kind.AGGREGATION, Kind.FILTER)[: len(children)])
 
 
-def _whole_aggregate(here: Expressions, node: Expression, children: Sequence[Trace]) -> Trace:
-    return here.all_of(children, Kind.AGGREGATION)
+def _one_of_many(here: Expressions, node: Expression, children: Sequence[Trace]) -> Trace:
+    return here.split(children, [Kind.AGGREGATION] * len(children))
 
 
 def _foreign_aggregate(here: Expressions, node: Expression, children: Sequence[Trace]) -> Trace:
@@ -171,28 +208,20 @@ def _ranked(here: Expressions, node: Expression, children: Sequence[Trace]) -> T
 
 def _struct(here: Expressions, node: Expression, children: Sequence[Trace]) -> Trace:
     """Name and value in turn."""
-    fields = tuple(_part(here, value) for value in children[1::2])
-    whole = here.ledger.merged(fields)
-    return Trace(whole.masks, whole.doubts, fields)
+    return here.built([_part(here, value) for value in children[1::2]])
 
 
-def _array(here: Expressions, node: Expression, children: Sequence[Trace]) -> Trace:
-    whole = here.all_of(children, Kind.TRANSFORMATION)
-    widths = {None if child.fields is None else len(child.fields) for child in children}
-    if len(widths) != 1 or None in widths:
-        return whole
-    columns = zip(*(child.fields or () for child in children), strict=True)
-    return Trace(whole.masks, whole.doubts, tuple(here.ledger.merged(column) for column in columns))
+def _zipped(here: Expressions, node: Expression, children: Sequence[Trace]) -> Trace:
+    """A struct of the elements at the same place of each collection."""
+    return here.built([_part(here, child) for child in children])
 
 
-def _element(here: Expressions, node: Expression, children: Sequence[Trace]) -> Trace:
-    """Of an array, perhaps of structs, by a position that may be computed."""
-    whole = here.all_of(children, Kind.TRANSFORMATION)
-    fields = children[0].fields
-    if fields is None:
-        return whole
-    where = here.all_of(children[1:], Kind.TRANSFORMATION)
-    return Trace(whole.masks, whole.doubts, tuple(here.ledger.merged([field, where]) for field in fields))
+def _each(here: Expressions, node: Expression, children: Sequence[Trace]) -> Trace:
+    """What a function, the last child, makes of each element of collections."""
+    given, made = here.all_of(children[:-1], Kind.TRANSFORMATION), children[-1]
+    if made.fields is None:
+        return here.all_of([given, made], Kind.TRANSFORMATION)
+    return here.built([here.ledger.either([field, given]) for field in made.fields])
 
 
 def _field(here: Expressions, node: Expression, children: Sequence[Trace]) -> Trace:
@@ -227,7 +256,7 @@ def _shared(here: Expressions, node: Expression, children: Sequence[Trace]) -> T
 def _scalar(here: Expressions, node: Expression, children: Sequence[Trace]) -> Trace:
     """The value of the only row, and what decides which row that is."""
     columns, rows = _query(here, node)
-    return here.ledger.merged([*columns[:1], rows])
+    return here.ledger.either([*columns[:1], rows])
 
 
 def _listed(here: Expressions, node: Expression, children: Sequence[Trace]) -> Trace:
@@ -261,7 +290,7 @@ _RULES: dict[str, Rule] = {
     "CaseWhen": _case,
     **dict.fromkeys(("ArrayFilter", "MapFilter"), _sieve),
     "AggregateExpression": _aggregate,
-    "NthValue": _whole_aggregate,
+    "NthValue": _one_of_many,
     **dict.fromkeys(("MaxBy", "MinBy"), _extreme_by),
     "PivotFirst": _pivoted,
     "SortOrder": _sorted,
@@ -269,8 +298,9 @@ _RULES: dict[str, Rule] = {
     "WindowSpecDefinition": _ranked,
     **dict.fromkeys(("Rank", "DenseRank", "PercentRank"), _ranked),
     "CreateNamedStruct": _struct,
-    "CreateArray": _array,
-    **dict.fromkeys(("ElementAt", "GetArrayItem"), _element),
+    "ArraysZip": _zipped,
+    **dict.fromkeys(("ArrayTransform", "ZipWith"), _each),
+    "LambdaFunction": _passed_on,  # the variables come after what it computes
     **dict.fromkeys(("GetArrayStructFields", "GetStructField"), _field),
     "With": _with,
     "CommonExpressionRef": _shared,

@@ -91,7 +91,7 @@ def _expand(walk: Walk, plan: Plan, children: Sequence[Relation], outer: Columns
     rows = [[here.trace(item) for item in row] for row in plan.projections]
     columns = zip(made, zip(*rows, strict=True), strict=False)
     return Relation(
-        tuple(Column(column.id, column.name, walk.ledger.merged(traces)) for column, traces in columns),
+        tuple(Column(column.id, column.name, walk.ledger.either(traces)) for column, traces in columns),
         children[0].rows,
     )
 
@@ -129,9 +129,10 @@ def _generated(here: Expressions, generator: Expression, width: int) -> tuple[Se
     fields = traces[0].fields if traces else None
     if kind == "Inline" and fields is not None and len(fields) == width:
         return fields, rows
-    if kind == "Explode" and width == 1:
-        return [Trace(whole.masks, whole.doubts, fields)], rows
-    return [whole] * width, rows
+    place = [rows] if kind == "PosExplode" else []
+    if kind in ("Explode", "PosExplode") and width == len(place) + 1:
+        return [*place, Trace(whole.masks, whole.doubts, fields)], rows
+    return [*place, *[whole] * (width - len(place))], rows
 
 
 # Nodes that decide about rows
@@ -259,6 +260,7 @@ _RULES: dict[str, Rule] = {
             "RepartitionByExpression",
             "ResolvedHint",
             "ReturnAnswer",
+            "SQLFunctionNode",
             "Sample",
             "Subquery",
             "Tail",
@@ -298,7 +300,10 @@ _RULES: dict[str, Rule] = {
     ),
     "AttachDistributedSequence": _numbered,
     **dict.fromkeys(("OneRowRelation", "Range"), _leaf(None, "")),
-    "LocalRelation": _leaf(Certainty.APPROXIMATE, "comes from rows that the program gave itself"),
+    **dict.fromkeys(
+        ("LocalRelation", "ResolvedInlineTable"),
+        _leaf(Certainty.APPROXIMATE, "comes from rows that the program gave itself"),
+    ),
     **dict.fromkeys(
         ("ExternalRDD", "LogicalRDD"), _leaf(Certainty.UNKNOWN, "comes from an RDD, which hides what it is made of")
     ),

@@ -76,7 +76,7 @@ class Walk:
     def positional(self, relations: Sequence[Relation]) -> tuple[Column, ...]:
         """The columns of the first, each merged with those at the same place of the others."""
         return tuple(
-            Column(same[0].id, same[0].name, self.ledger.merged([column.trace for column in same]))
+            Column(same[0].id, same[0].name, self.ledger.either(column.trace for column in same))
             for same in zip(*(relation.columns for relation in relations), strict=False)
         )
 

@@ -21,13 +21,16 @@ _MAX_DEPTH = 150
 
 # fmt: off
 _AGGREGATES = frozenset({
-    "any", "any_value", "approx_count_distinct", "approx_percentile", "array_agg", "avg", "bit_and", "bit_or",
-    "bit_xor", "bool_and", "bool_or", "collect_list", "collect_set", "corr", "count", "count_if", "covar_pop",
-    "covar_samp", "every", "first", "first_value", "kurtosis", "last", "last_value", "listagg", "max", "mean",
-    "median", "min", "mode", "percentile", "percentile_approx", "percentile_cont", "percentile_disc", "regr_avgx",
-    "regr_avgy", "regr_count", "regr_intercept", "regr_r2", "regr_slope", "regr_sxx", "regr_sxy", "regr_syy",
-    "skewness", "some", "std", "stddev", "stddev_pop", "stddev_samp", "string_agg", "sum", "try_avg", "try_sum",
-    "var_pop", "var_samp", "variance",
+    "any", "any_value", "approx_count_distinct", "approx_percentile", "approx_top_k", "approx_top_k_accumulate",
+    "approx_top_k_combine", "array_agg", "avg", "bit_and", "bit_or", "bit_xor", "bitmap_and_agg",
+    "bitmap_construct_agg", "bitmap_or_agg", "bool_and", "bool_or", "collect_frequent_items", "collect_list",
+    "collect_set", "corr", "count", "count_if", "count_min_sketch", "covar_pop", "covar_samp", "every", "first",
+    "first_value", "histogram_numeric", "hll_sketch_agg", "hll_union_agg", "kurtosis", "last", "last_value",
+    "listagg", "max", "mean", "median", "min", "mode", "percentile", "percentile_approx", "percentile_cont",
+    "percentile_disc", "product", "regr_avgx", "regr_avgy", "regr_count", "regr_intercept", "regr_r2",
+    "regr_slope", "regr_sxx", "regr_sxy", "regr_syy", "skewness", "some", "std", "stddev", "stddev_pop",
+    "stddev_samp", "string_agg", "sum", "theta_intersection_agg", "theta_sketch_agg", "theta_union_agg",
+    "try_avg", "try_sum", "var_pop", "var_samp", "variance",
 })
 # fmt: on
 _AGGREGATES_OF_TWO = {"max_by": "MaxBy", "min_by": "MinBy", "pivotfirst": "PivotFirst"}
@@ -81,6 +84,11 @@ class Parser:
     def __init__(self, defined: set[int], queries: Sequence[Plan]) -> None:
         self._defined = defined
         self._queries = list(queries)
+
+    @property
+    def unused(self) -> int:
+        """Subqueries of the node that none of the expressions read so far has."""
+        return len(self._queries)
 
     def arguments(self, text: str) -> list[Group]:
         """The text cut at commas that stand in no bracket."""

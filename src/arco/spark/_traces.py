@@ -14,7 +14,7 @@ Kinds of one column are kept as bits of a number, columns as numbers that the le
 thousands of columns stay cheap. Traces never change once made and are shared.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
 from typing import NamedTuple
 
@@ -104,7 +104,13 @@ class Trace:
         return bool(self.masks or self.doubts)
 
     def same_as(self, other: "Trace") -> bool:
-        return self.masks == other.masks and self.doubts == other.doubts
+        mine, its = self.fields or (), other.fields or ()
+        return (
+            self.masks == other.masks
+            and self.doubts == other.doubts
+            and len(mine) == len(its)
+            and all(field.same_as(other) for field, other in zip(mine, its, strict=True))
+        )
 
 
 EMPTY = Trace({})
@@ -158,8 +164,32 @@ class Ledger:
                 masks[source] = masks.get(source, 0) | mask
         return Trace(masks, frozenset().union(*(trace.doubts for trace in given)))
 
+    def alike(self, traces: Sequence[Trace], kinds: Sequence[Kind]) -> Trace:
+        """The trace of what is one of several values, or consists of such, each by its own kind. Structs stay structs:
+        a field is one of the fields at its place, and what else decides decides about each of them."""
+        stepped = [self.after(trace, kind) for trace, kind in zip(traces, kinds, strict=True)]
+        whole = self.merged(stepped)
+        widths = [len(trace.fields or ()) for trace, kind in zip(traces, kinds, strict=True) if kind.direct]
+        width = max(widths, default=0)
+        if not width:
+            return whole
+        parts = [self._parts(trace, width, kind) for trace, kind in zip(traces, kinds, strict=True)]
+        return Trace(whole.masks, whole.doubts, tuple(self.either(same) for same in zip(*parts, strict=True)))
+
+    def either(self, traces: Iterable[Trace]) -> Trace:
+        """The trace of what is one of several values as they are."""
+        given = list(traces)
+        return self.alike(given, [Kind.IDENTITY] * len(given))
+
+    def _parts(self, trace: Trace, width: int, kind: Kind) -> Sequence[Trace]:
+        """What each of so many fields gets of a value after a step."""
+        if trace.fields is None or len(trace.fields) != width or not kind.direct:
+            return [self.after(self.after(trace, kind), Kind.TRANSFORMATION)] * width
+        return [self.alike([field], [kind]) for field in trace.fields]
+
     def doubted(self, trace: Trace, certainty: Certainty, reason: str) -> Trace:
-        return Trace(trace.masks, trace.doubts | {Doubt(certainty, reason)}, trace.fields)
+        fields = trace.fields and tuple(self.doubted(field, certainty, reason) for field in trace.fields)
+        return Trace(trace.masks, trace.doubts | {Doubt(certainty, reason)}, fields)
 
     def common(self) -> Trace:
         """Stands for a value that an enclosing `With` defines."""
