@@ -74,6 +74,18 @@ def test_the_inputs_of_a_plan_are_those_that_occur_anywhere_in_it(spark: "SparkS
     assert lineage_of(z.join(x.localCheckpoint(eager=False).select("k"), "k", "left_semi")).inputs is None
 
 
+def test_rows_that_a_function_gathered_before_may_be_those_of_an_input(spark: "SparkSession") -> None:
+    x = spark.range(3).selectExpr("id as k").alias("arco_input_x")
+    gathered = spark.createDataFrame(x.toArrow())
+    assert shown(lineage_of(gathered, learned=True)) == [
+        "k <- nothing (low: comes from rows that the program gave itself, maybe those of an input)",
+        "because jobs ran before the plan was made; what they found is in it without where it is from",
+    ]
+    found = lineage_of(x.where("k > 1").select("k"), learned=True)
+    assert (found.exact, found.inputs) == (1, None)
+    assert found.reason.startswith("jobs ran before")
+
+
 def test_no_value_stands_in_a_lineage(spark: "SparkSession") -> None:
     x = spark.range(3).selectExpr("id as k", "'open' as b").alias("arco_input_x")
     frame = x.where("b = 'top secret'").selectExpr("case when b like 'top%' then 4711 else k end as v")

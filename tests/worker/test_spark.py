@@ -260,7 +260,9 @@ def test_what_the_plan_does_not_read_is_not_recorded_as_read(
     result = succeeded(world.do(world.envelope(definitions=(made,), inputs=inputs)))
     assert result.lineage is not None
     assert [edge.parameter for edge in result.lineage.edges] == read
-    assert all(edge.column_lineage is not None for edge in result.lineage.edges)
+    told = [edge.column_lineage.reason for edge in result.lineage.edges if edge.column_lineage is not None]
+    assert len(told) == len(read)
+    assert all(("jobs ran before" in (reason or "")) == (name == "learns") for reason in told)
 
 
 def test_a_driver_stays_warm_and_every_task_has_a_session_of_its_own(world: WarmWorld) -> None:

@@ -53,6 +53,8 @@ MAX_EDGE_BYTES = 256 << 10
 """Of the column lineage of one edge as an event; a whole event may have a megabyte."""
 
 
+_LEARNED = "jobs ran before the plan was made; what they found is in it without where it is from"
+
 _INPUT = re.compile(rf"{INPUT_PREFIX}(\w+)")
 
 
@@ -111,8 +113,11 @@ class PlanLineage(msgspec.Struct, frozen=True):
         return sum(column.confidence in levels for column in self.columns) / len(self.columns)
 
 
-def lineage_of(frame: Any) -> PlanLineage:
-    """The lineage of a frame. Nothing runs, and nothing that goes wrong here fails the asset."""
+def lineage_of(frame: Any, *, learned: bool = False) -> PlanLineage:
+    """The lineage of a frame. Nothing runs, and nothing that goes wrong here fails the asset.
+
+    `learned` if whoever made the frame ran jobs meanwhile.
+    """
     names: list[str] = []
     try:
         names = list(frame.columns)
@@ -120,7 +125,8 @@ def lineage_of(frame: Any) -> PlanLineage:
             return lineage_from_explain(_explained(frame), columns=names)
         analysed = frame._jdf.queryExecution().analyzed()
         text = analysed.toJSON()
-        return lineage_from_plan(text, columns=names, explained="" if is_complete(text) else _printed(analysed))
+        explained = "" if is_complete(text) else _printed(analysed)
+        return lineage_from_plan(text, columns=names, explained=explained, learned=learned)
     except Exception as error:  # noqa: BLE001  whatever Spark or Py4J raise, lineage is a by-product
         return _degraded(names, f"Spark did not give its plan ({type(error).__name__})")
 
@@ -146,16 +152,22 @@ def _explained(frame: Any) -> str:
         conf.set(setting, before)
 
 
-def lineage_from_plan(text: str, *, columns: Sequence[str] = (), explained: str = "") -> PlanLineage:
+def lineage_from_plan(
+    text: str, *, columns: Sequence[str] = (), explained: str = "", learned: bool = False
+) -> PlanLineage:
     """The lineage in a plan that `toJSON` wrote.
 
     Args:
         text: the JSON.
         columns: names of the output, for a plan that cannot be read.
         explained: the same plan as an extended explain, for what the JSON leaves out.
+        learned: jobs ran before. What they found stands in the plan as rows and literals, and not where it is from.
     """
     try:
-        found = _walked(parse_plan(text, projections_of(explained) if explained else None))
+        found = _walked(parse_plan(text, projections_of(explained) if explained else None), learned=learned)
+        if learned:
+            reason = "; ".join(part for part in (_LEARNED, found.reason) if part)
+            return msgspec.structs.replace(found, reason=reason)
         is_whole = found.confidence is not Confidence.LOW and not found.reason
         return msgspec.structs.replace(found, inputs=_inputs(text, explained) if is_whole else None)
     except (ArcoError, LookupError, TypeError, ValueError) as error:
@@ -170,7 +182,8 @@ def _inputs(*texts: str) -> frozenset[str]:
 def lineage_from_explain(text: str, *, columns: Sequence[str] = ()) -> PlanLineage:
     """The lineage in the text of an extended explain. It is approximate: the text does not say what a function does."""
     try:
-        found = _walked(parse_explain(text), "read from the text of a plan, which shows less than the plan")
+        loss = "read from the text of a plan, which shows less than the plan"
+        found = _walked(parse_explain(text), loss, learned=True)  # a server does not say what ran before
     except (ArcoError, LookupError, TypeError, ValueError) as error:
         return _degraded(columns, _why(error))
     if len(columns) != len(found.columns):
@@ -215,9 +228,9 @@ def _why(error: Exception) -> str:
     return error.message if isinstance(error, ArcoError) else f"the plan is not understood ({type(error).__name__})"
 
 
-def _walked(plan: Plan, loss: str = "") -> PlanLineage:
+def _walked(plan: Plan, loss: str = "", *, learned: bool) -> PlanLineage:
     ledger = Ledger()
-    return _listed(ledger, relation_of(plan, ledger), loss)
+    return _listed(ledger, relation_of(plan, ledger, learned=learned), loss)
 
 
 def _listed(ledger: Ledger, relation: Relation, loss: str) -> PlanLineage:

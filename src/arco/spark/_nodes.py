@@ -19,9 +19,9 @@ _METADATA = "_metadata"
 """The hidden column of files: where a row was read, nothing that the table holds."""
 
 
-def relation_of(plan: Plan, ledger: Ledger) -> Relation:
-    """What the columns and rows of a plan depend on."""
-    return Walk(ledger, _RULES, _unknown).relation(plan)
+def relation_of(plan: Plan, ledger: Ledger, *, learned: bool = False) -> Relation:
+    """What the columns and rows of a plan depend on. `learned` if rows that stand in it may be those of inputs."""
+    return Walk(ledger, {**_RULES, **_LEARNED} if learned else _RULES, _unknown).relation(plan)
 
 
 def _made(here: Expressions, items: Iterable[Expression]) -> tuple[Column, ...]:
@@ -317,4 +317,8 @@ _RULES: dict[str, Rule] = {
         ),
         _leaf(Certainty.UNKNOWN, "is read from a table or from files that are no input"),
     ),
+}
+
+_LEARNED: dict[str, Rule] = {
+    "LocalRelation": _leaf(Certainty.UNKNOWN, "comes from rows that the program gave itself, maybe those of an input"),
 }

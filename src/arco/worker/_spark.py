@@ -25,7 +25,7 @@ import msgspec
 from arco.assets import AssetDefinition, AssetKind, CheckDefinition, Dialect, TimePartitions, window_of
 from arco.core import SECOND, ArcoError, Invalid, PartitionKey
 from arco.sdk import Cancelled, Context
-from arco.spark import PlanLineage, Progress, lineage_of
+from arco.spark import Progress, lineage_of
 from arco.spark._errors import SparkUnreachable, translated
 from arco.spark._files import BadRecords, explained, read_files
 from arco.spark._inputs import SourceFile, Version, data_columns, files_of, read_versions
@@ -260,12 +260,7 @@ class SparkExecutor(PythonExecutor):
     def made_of(self, asset: AssetDefinition, frame: Any, inputs: Sequence[InputValue]) -> MadeOf:
         """What a frame is made of, as its plan shows it."""
 
-        def found() -> PlanLineage:
-            lineage = lineage_of(frame)
-            # What a function learns by jobs of its own stands in the plan as values, and not where they come from.
-            return msgspec.structs.replace(lineage, inputs=None) if self._scope.learned else lineage
-
-        return edges_of(asset, found, inputs)
+        return edges_of(asset, lambda: lineage_of(frame, learned=self._scope.learned), inputs)
 
     def frame(self, given: InputValue) -> Any:
         """What a parameter gets. Its partitions are columns, however many there are: the same code serves for more."""
