@@ -38,9 +38,9 @@ def month() -> Month:
         life = await live(DAYS, CALM)
         counts = RequestCounts()
         reader = RoleStore(life.store, SCOPE, Role.READER, counts)
-        incarnation = life.workspace.incarnation.id
-        places = [Place(SCOPE.tenant, SCOPE.workspace, incarnation, known.log) for known in DEFINITIONS]
-        usage = await measure_usage(reader, places, life.runtime, days=7)
+        incarnation = life.workspace.incarnation
+        places = [Place(SCOPE.tenant, SCOPE.workspace, incarnation.id, known.log) for known in DEFINITIONS]
+        usage = await measure_usage(reader, places, incarnation, life.runtime, days=7)
         before = life.store.requests.total()
         await life.runtime.sleep(DAYS * DAY_SECONDS)
         return Month(life, usage, counts.count(), life.store.requests.total() - before)

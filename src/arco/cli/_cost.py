@@ -108,7 +108,9 @@ async def _look(session: Session, days: int, listing: bool) -> tuple[Usage, int]
     async with reading(session.project, session.runtime) as reader:
         places = [reader.place(definition.log) for definition in definitions(None)]
         with session.output.progress("looking at the store"):
-            usage = await measure_usage(reader.handle(), places, session.runtime, days=days, listing=listing)
+            usage = await measure_usage(
+                reader.handle(), places, reader.incarnation, session.runtime, days=days, listing=listing
+            )
         return usage, reader.counts.count()
 
 

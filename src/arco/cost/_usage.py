@@ -16,6 +16,7 @@ from itertools import pairwise
 from arco.core import DAY, ArcoError, Runtime
 from arco.cost._model import Stored
 from arco.log import Place, decode_segment, number_of
+from arco.runtime import Incarnation
 from arco.state import Layout, Manifest, Revisions
 from arco.storage import Operation, Store
 from arco.storage import Sequence as Numbers
@@ -26,6 +27,9 @@ SAMPLE = 16
 """Segments of a log that are read to see how many events they hold."""
 
 FAN_IN = 8
+
+KEPT = 30 * DAY
+"""For so long revisions are retained; pinned ones longer, but nothing of what was published between them."""
 
 
 @dataclass(frozen=True)
@@ -68,9 +72,15 @@ class _LogUsage:
 
 
 async def measure_usage(
-    store: Store, places: Sequence[Place], runtime: Runtime, *, days: int = 7, listing: bool = True
+    store: Store,
+    places: Sequence[Place],
+    life: Incarnation,
+    runtime: Runtime,
+    *,
+    days: int = 7,
+    listing: bool = True,
 ) -> Usage:
-    logs = [await _log(store, place, runtime, days) for place in places]
+    logs = [await _log(store, place, life, runtime, days) for place in places]
     found = []
     for index in range(days):
         counted = [(log.days[index], log.events) for log in logs if index < len(log.days)]
@@ -89,28 +99,33 @@ async def measure_usage(
     )
 
 
-async def _log(store: Store, place: Place, runtime: Runtime, days: int) -> _LogUsage:
+async def _log(store: Store, place: Place, life: Incarnation, runtime: Runtime, days: int) -> _LogUsage:
     revisions = Revisions(store, place, runtime)
     head = (await revisions.head()).manifest
     if head.number == 0:
         return _LogUsage((), 0.0, 0, 0.0, 0, 0)
     entries = await revisions.history(head)
-    moments = [(entry.published_at, entry.revision, number_of(int(entry.watermark))) for entry in entries]
-    moments.append((head.published_at, head.number, number_of(int(head.watermark))))
-    now = runtime.now()
-    # Before the first one that is retained nothing is known, so no day reaches further back.
-    known = [index for index in range(days) if index == 0 or now - (index + 1) * DAY >= moments[0][0] - DAY]
-    ends = [_at(moments, now - index * DAY) for index in range(len(known) + 1)]
+    told = [(one.published_at, one.revision, one.watermark) for one in entries]
+    told.append((head.published_at, head.number, head.watermark))
+    began = number_of(int(life.through.get(place.log, "0")))  # what a restore or an erasure brought along
+    since = head.published_at - KEPT
+    moments = [(time, revision, max(number_of(int(end)), began)) for time, revision, end in told if time > since]
+    now, before = max(runtime.now(), head.published_at), (0, began)
+    if life.created_at <= since and moments[0][1] > 1:  # it stands for those of its hour; older ones are thinned
+        before = (moments[0][1] - 1, moments[0][2] - 1)
+    # No day reaches back beyond its birth.
+    known = [index for index in range(days) if index == 0 or now - index * DAY >= life.created_at]
+    ends = [_at(moments, now - index * DAY, before) for index in range(len(known) + 1)]
     counted = tuple((late[1] - early[1], late[0] - early[0]) for late, early in pairwise(ends))
     newest = number_of(int(head.watermark))
     events, sampled = await _sample(store, place, runtime, max(ends[-1][1], 0), newest)
     return _LogUsage(counted, events, sampled, _tables(head), len(head.layers), len(entries) + 1)
 
 
-def _at(moments: list[tuple[int, int, int]], time: int) -> tuple[int, int]:
+def _at(moments: list[tuple[int, int, int]], time: int, before: tuple[int, int]) -> tuple[int, int]:
     """Revision and segment at a time: those of the newest revision before it."""
-    before = [(revision, segment) for published, revision, segment in moments if published <= time]
-    return before[-1] if before else (0, 0)
+    earlier = [(revision, segment) for published, revision, segment in moments if published <= time]
+    return earlier[-1] if earlier else before
 
 
 async def _sample(store: Store, place: Place, runtime: Runtime, low: int, high: int) -> tuple[float, int]:
