@@ -2,16 +2,17 @@
 
 import pytest
 
-from arco.backup import Taken, take_backup
+from arco.backup import Selection, Taken, erase, plan_erasure, take_backup
+from arco.core import Superseded
 from arco.domains.catalog import CreateNamespace
 from arco.log import FIRST_LINK, check_segment, number_of
 from arco.runtime import Workspace
-from arco.storage import Store
+from arco.storage import MemoryStore, Store
 from tests.backup.test_seal import Distant
-from tests.backup.world import back_up, fill, in_vault, vault_of
-from tests.doubles import FakeRuntime
+from tests.backup.world import back_up, fill, in_vault, open_again, put_back, vault_of
+from tests.doubles import FakeRuntime, FaultyStore
 from tests.iceberg.house import ROOT, House, Process
-from tests.runtime.world import SCOPE
+from tests.runtime.world import SCOPE, made
 
 MINUTES = 60.0
 
@@ -116,3 +117,41 @@ def test_a_revision_that_gets_old_while_it_is_copied_is_pinned() -> None:
             assert await types(process.workspace, log) == ["RevisionPinned", "PinReleased"]
 
     in_vault(main)
+
+
+@pytest.mark.parametrize("ends", ["restored", "erased"])
+def test_a_backup_that_ends_after_the_workspace_was_replaced_is_none(ends: str) -> None:
+    """It would be the newest, and have what the other one left behind or let go."""
+
+    async def main(house: House, process: Process, store: Store) -> None:
+        await fill(process)
+        await back_up(process, store)
+        told = await process.workspace.record("activity", [made(house.runtime, "m9")], actor="ann")
+
+        async def replace() -> None:
+            if ends == "restored":
+                await put_back(house, store)
+            else:
+                chosen = Selection(positions={"activity": ((told.position, told.position),)})
+                plan = await plan_erasure(house.objects, SCOPE, house.runtime, chosen, "request 7")
+                await erase(house.objects, SCOPE, house.runtime, plan, actor="dpo")
+
+        vault = FaultyStore(store)
+        vault.on("head", path="/backups/objects/", hook=replace, skip=await copies(process, store) - 1)
+        with pytest.raises(Superseded, match="goes on in another one"):
+            await back_up(process, vault)
+        assert [one.number for one in await vault_of(store, house.runtime).backups()] == [1]
+        again = await open_again(house)
+        assert (await back_up(again, store)).backup.number == 2
+
+    in_vault(main)
+
+
+async def copies(process: Process, store: Store) -> int:
+    """How many objects the next backup looks for, so that the last of them can be told."""
+    copy = MemoryStore()
+    async for info in store.list(""):
+        await copy.put(info.path, await store.get(info.path), only_if_absent=True)
+    looked = FaultyStore(copy)
+    await back_up(process, looked)
+    return sum(operation == "head" and "/backups/objects/" in path for operation, path in looked.calls)

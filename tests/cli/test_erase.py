@@ -3,10 +3,15 @@
 import os
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from tests.cli.conftest import ASSET, Cli
+from arco.backup import Erased, Vault, erase, take_backup
+from arco.iceberg import Locations
+from arco.runtime import AsyncRuntime, Workspace
+from arco.storage import LocalStore, RequestCounts, Role, RoleStore
+from tests.cli.conftest import ASSET, SCOPE, Cli
 
 WHY = ("--reason", "request 7")
 
@@ -93,3 +98,29 @@ def test_an_asset_that_is_deployed_is_not_erased(cli: Cli, project: Path) -> Non
     refused = cli("erase", "--about", asset[0], *WHY, "--yes")
     assert refused.code == 3
     assert f"the asset {asset[1]} is in the code that is deployed" in refused.err
+
+
+def test_a_backup_that_is_finished_meanwhile_is_named(
+    cli: Cli, workspace: Path, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its copies were made before the seal. One of the incarnation without it has a number after it, and is not."""
+    monkeypatch.setenv("ARCO_BACKUP_TO", f"file://{home}/vault")
+    for _ in range(2):
+        assert cli("backup").code == 0
+    backup = home / "vault/default/default/backups" / f"{0:013d}" / f"{2:020d}"
+    aside = backup.rename(home / "aside")
+
+    async def meanwhile(*given: Any, **named: Any) -> Erased:
+        aside.rename(backup)
+        done = await erase(*given, **named)
+        async with await Workspace.open(given[0], SCOPE, AsyncRuntime(), test_store=False) as opened:
+            handle = RoleStore(LocalStore(home / "vault"), SCOPE, Role.BACKUP, RequestCounts())
+            vault = Vault(handle, SCOPE.tenant, SCOPE.workspace, AsyncRuntime())
+            places = Locations(opened.handle(Role.READER), f"file://{workspace.parent.parent}", SCOPE.root)
+            await take_backup(opened, vault, places, store="file:///elsewhere", actor="server")
+        return done
+
+    monkeypatch.setattr("arco.cli._erase.erase", meanwhile)
+    done = cli("erase", "--text", "eve", *WHY, "--yes", "--json")
+    assert done.document["backups"] == [1, 2]
+    assert [one["backup"] for one in cli("backup", "list", "--json").document["backups"]] == [1, 2, 3]

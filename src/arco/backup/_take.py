@@ -97,7 +97,8 @@ async def take_backup(
 ) -> Taken:
     """Copy a workspace that is open for writing; `store` is the URL that it lies at.
 
-    `Conflict` if another backup was finished meanwhile. The workspace is not held up: it may be written to.
+    `Conflict` if another backup was finished meanwhile, `Superseded` if the workspace went on in another incarnation.
+    The workspace is not held up: it may be written to.
     """
     previous, sha256, tail = await newest_to_build_on(vault)
     await check_kin(vault, workspace, previous)
@@ -129,9 +130,11 @@ async def take_backup(
             copied=taking.copied,
             copied_bytes=taking.copied_bytes,
         )
+        await _check_in_use(workspace)
         if isinstance(await vault.sequence.create(tail, encode_backup(backup)), Lost):
             raise Conflict(f"backup {backup.number} was finished by somebody else meanwhile; run it again for another")
     except Corrupt as error:
+        await _check_in_use(workspace)
         path = str(error.details.get("path", ""))
         if not path.startswith(f"{FOLDER}/") or path.startswith(f"{OBJECTS}/{tail.number:020d}/"):
             raise  # it is the workspace that is damaged, or something that an attempt before this one left
@@ -144,6 +147,12 @@ async def take_backup(
         released = await pins.release()
     positions = {log: await pins.own(log, manifests[log].link, released.get(log, 0)) for log in ORDER}
     return Taken(backup, tuple(taking.troubled), tuple(taking.lost_data), positions)
+
+
+async def _check_in_use(workspace: Workspace) -> None:
+    """A look at the log, which is `Superseded` once the workspace went on in another incarnation: a backup of a former
+    one would be the newest, and have what was left behind or erased. What of that is deleted meanwhile is no loss."""
+    await workspace.logs["catalog"].current()
 
 
 async def newest_to_build_on(vault: Vault) -> tuple[Backup | None, str, Tail]:

@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Iterable
+from contextlib import suppress
 from typing import Annotated, Any
 
 import typer
@@ -14,7 +15,7 @@ from arco.cli._command import Session, command
 from arco.cli._open import open_base
 from arco.cli._options import YesOption
 from arco.cli._output import grid, say, shown_position, shown_size, shown_time
-from arco.core import Invalid, Refused, format_time
+from arco.core import ArcoError, Invalid, Refused, format_time
 from arco.log import number_of, parse_position
 from arco.storage import Role
 
@@ -74,6 +75,8 @@ async def erase_events(
         confirm(session, f"Erase {_counts(plan)} of {scope.root} for good? --dry-run shows what.", yes)
         with session.output.steps() as progress:
             done = await erase(base, scope, runtime, plan, actor=f"local:{local_user()}", progress=progress)
+        with suppress(ArcoError):  # it is erased, whatever is wrong with the vault now
+            holding = await _holding(session, plan, done.incarnation.id)  # one may have been finished meanwhile
     document = {**_planned(plan), "dry_run": False, "incarnation": done.incarnation.id, "deleted": done.deleted}
     document |= {"incarnations": [buried_document(one) for one in done.buried], "backups": holding}
     session.output.emit(document, *_done_text(done), *_backups_text(holding))
@@ -100,14 +103,14 @@ def _check_reason(reason: str, selection: Selection) -> None:
         raise Invalid("the reason has the text in it that is to go; the reason stays, so say it otherwise")
 
 
-async def _holding(session: Session, plan: ErasurePlan) -> list[int] | None:
+async def _holding(session: Session, plan: ErasurePlan, opened: str = "") -> list[int] | None:
     """Backups that hold something of what goes; None if no setting says where backups are. One that cannot be read may
-    hold it too."""
+    hold it too. Those of the incarnation that was opened without it do not."""
     if not session.project.loaded.settings.backup_to:
         return None
     async with open_vault(session, None, None, Role.READER) as vault:
         survey = await vault.survey()
-    holding = {one.number for one in survey.backups if _holds(one, plan)}
+    holding = {one.number for one in survey.backups if one.incarnation != opened and _holds(one, plan)}
     return sorted(holding | survey.unreadable.keys() - survey.missing)
 
 
