@@ -85,6 +85,7 @@ def test_a_good_project_has_no_problems() -> None:
         ({"secrets": (SecretRef("s", "env", "not a name"),)}, "which is no variable"),
         ({"schema": (SchemaColumn("a", "long"), SchemaColumn("a", "int"))}, "two of its columns"),
         ({"gating": GatingPolicy("g", {"bad": GatingAction.WARN})}, "the severity 'bad'"),
+        ({"gating": GatingPolicy("g", {})}, "it has a gating policy and no checks that it could judge; give it checks"),
         ({"owners": ("",)}, "an owner is empty"),
         ({"partitions": (keys(name="Region"),)}, "partition dimension Region"),
         ({"partitions": (keys(),)}, "it has no keys"),

@@ -276,6 +276,9 @@ def two(one: object, two: object) -> bool:
         (_decorated(tags={"a": 1}), "tags are not texts"),
         (_decorated(tags=["a"]), "tags are not texts"),
         (_decorated(gating="hard"), "no gating 'hard'; use strict, lenient, quarantine"),
+        (_decorated(gating=3), "gating is of type int; use strict, lenient, quarantine, or GatingPolicy"),
+        (_decorated(gating=GatingPolicy("g", {"error": "explode"})), "policy is not valid .*explode"),  # type: ignore[dict-item]
+        (_decorated(gating=GatingPolicy("g", ["error"])), "the gating policy is not valid"),  # type: ignore[arg-type]
         (_decorated(format="delta"), "tested.function has the format 'delta'; use 'parquet' or 'iceberg'"),
         (_decorated(retries="3"), "write retries=3"),
         (_decorated(retries=Retries(1, backoff="wild")), "no backoff 'wild'; use fixed, linear, exponential"),

@@ -161,6 +161,8 @@ def _parts(asset: AssetDefinition) -> Iterator[Fault]:
 
 def _checks(asset: AssetDefinition) -> Iterator[Fault]:
     read = {dependency.key for dependency in asset.dependencies if dependency.parameter}
+    if asset.gating is not None and not asset.checks:
+        yield "it has a gating policy and no checks that it could judge", "give it checks, or remove gating="
     for check in asset.checks:
         if (check.rule is None) == (not check.function):
             yield f"the check {shown(check.name)} has not exactly one of a function and a rule", "give it one of them"

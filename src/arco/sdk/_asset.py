@@ -327,6 +327,15 @@ def _gating(where: Where, gating: GatingPolicy | str | None) -> GatingPolicy | N
         if gating not in GATING:
             where.refuse(f"there is no gating {shown(gating)}", f"use {', '.join(GATING)} or a GatingPolicy")
         return GATING[gating]
+    if gating is None:
+        return None
+    cure = f"use {', '.join(GATING)}, or GatingPolicy('mine', {{'error': GatingAction.FAIL_TASK}})"
+    if not isinstance(gating, GatingPolicy):
+        where.refuse(f"gating is of type {_type(gating)}", cure)
+    try:
+        msgspec.convert(msgspec.to_builtins(gating), GatingPolicy)
+    except (msgspec.ValidationError, TypeError) as error:
+        where.refuse(f"the gating policy is not valid ({error})", cure)
     return gating
 
 
