@@ -31,7 +31,7 @@ from arco.domains.execution import (
     ReleaseVersion,
     RetentionPolicy,
 )
-from arco.domains.orchestration import FinishTask, TaskLog
+from arco.domains.orchestration import FailureCategory, FinishTask, TaskLog
 from arco.domains.quality import QUALITY_TABLE, Quality
 from arco.runtime import Workspace
 from arco.servo import Envelope
@@ -108,15 +108,13 @@ async def asset_id(workspace: Workspace, envelope_key: str) -> str:
     [
         (GatingAction.CONTINUE, "SUCCEEDED", "SUCCEEDED", "SUCCEEDED", True, "failed"),
         (GatingAction.WARN, "SUCCEEDED", "SUCCEEDED", "SUCCEEDED", True, "failed"),
-        (GatingAction.BLOCK_DOWNSTREAM, "SUCCEEDED", "SKIPPED", "FAILED", None, "failed"),
+        (GatingAction.BLOCK_DOWNSTREAM, "SUCCEEDED", "SKIPPED", "FAILED", False, "failed"),
         (GatingAction.QUARANTINE, "SUCCEEDED", "SKIPPED", "FAILED", False, "quarantined"),
         (GatingAction.FAIL_TASK, "FAILED", "SKIPPED", "FAILED", False, "failed"),
         (GatingAction.FAIL_RUN, "FAILED", "SKIPPED", "FAILED", False, "failed"),
     ],
 )
-def test_every_action_takes_effect(
-    action: GatingAction, a: str, b: str, run: str, current: bool | None, quality: str
-) -> None:
+def test_every_action_takes_effect(action: GatingAction, a: str, b: str, run: str, current: bool, quality: str) -> None:
     async def work(world: World) -> None:
         run_id = await run_all(world, failing(6))
         states = await world.states(run_id)
@@ -127,7 +125,7 @@ def test_every_action_takes_effect(
         key = await asset_id(world.workspace, "n.a")
         (part,) = await replica.rows(PARTITIONS, key)
         assert isinstance(part, Partition)
-        assert current in (None, part.current_materialization_id is not None)
+        assert (part.current_materialization_id is not None) == current
         (row,) = await replica.rows(QUALITY_TABLE, key)
         assert isinstance(row, Quality)
         assert (row.status, row.failed_error) == (quality, 1)
@@ -156,16 +154,32 @@ def test_the_level_decides_with_the_strict_policy(count: int, b: str) -> None:
     run_world(work, deployed=checked(CHECK, None))
 
 
-@pytest.mark.parametrize("action", [GatingAction.BLOCK_DOWNSTREAM, GatingAction.QUARANTINE])
+@pytest.mark.parametrize("action", list(GatingAction)[2:])
 def test_a_later_run_reads_the_last_good_version(action: GatingAction) -> None:
     async def work(world: World) -> None:
         await run_all(world, failing(0))
         replica = world.workspace.logs["activity"].replica
         (good,) = await replica.rows(PARTITIONS, await asset_id(world.workspace, "n.a"))
         await run_again(world, failing(6))
+        (after,) = await replica.rows(PARTITIONS, await asset_id(world.workspace, "n.a"))
+        assert after.current_materialization_id == good.current_materialization_id
         await world.trigger("n.b", mode=Mode.FORCE)
         (below,) = await world.claim()
         assert [pin.materialization_id for pin in below.inputs[0].pins] == [good.current_materialization_id]
+
+    run_world(work, deployed=checked(CHECK, policy(action)))
+
+
+@pytest.mark.parametrize("action", [GatingAction.FAIL_TASK, GatingAction.FAIL_RUN])
+def test_a_task_that_checks_fail_says_what_they_found_and_is_not_tried_again(action: GatingAction) -> None:
+    async def work(world: World) -> None:
+        await world.trigger("n.a")
+        (envelope,) = await world.claim()
+        failure = _finished(world, envelope, failing(6), 10).failure
+        assert failure is not None
+        assert (failure.category, failure.retryable) == (FailureCategory.DATA_QUALITY_FAILURE, False)
+        found = "not_null(id): id is null in 6 of 10 rows (60 %), and at most 5 rows may be so"
+        assert failure.message == f"checks found the output bad: {found}"
 
     run_world(work, deployed=checked(CHECK, policy(action)))
 

@@ -57,6 +57,22 @@ def test_text_that_is_cut_anywhere_arrives_whole(text: str, cuts: list[int]) -> 
     assert log == (TaskLog(1, len(data)) if data else None)
 
 
+@pytest.mark.parametrize("printed", [b"", b"a", b"a\n", b"a\nb"])
+def test_a_line_of_the_workers_own_stands_alone(printed: bytes) -> None:
+    async def scenario() -> str:
+        store = MemoryStore()
+        writer = LogWriter(store, "R", "A", Mask(()))
+        writer.feed(printed)
+        writer.feed(b"")
+        for text in ("one", "two"):
+            writer.add_line(text)
+        writer.feed(b"after")
+        await writer.close()
+        return (await read_log(store, "R", "A")).text
+
+    assert asyncio.run(scenario()).splitlines() == [*printed.decode().splitlines(), "one", "two", "after"]
+
+
 def test_bytes_that_are_no_text_are_replaced() -> None:
     found, _ = written([b"a\xff", b"\xc3"])
     assert found == "a\ufffd\ufffd"

@@ -147,6 +147,33 @@ def test_two_checks_under_two_names_are_two_levels(tmp_path: Path) -> None:
     assert result.gate is GatingAction.WARN
 
 
+def test_the_log_says_what_checks_find_unless_nothing_is_to_be_done(tmp_path: Path) -> None:
+    actions = {"warning": GatingAction.WARN, "info": GatingAction.CONTINUE}
+    gating = GatingPolicy("mine", actions, GatingAction.BLOCK_DOWNSTREAM)
+    checks = (
+        row_count(min=9, severity="info", name="few"),
+        row_count(min=5, severity="warning"),
+        not_null("id"),
+        unique("id"),
+        not_null("emial", severity="info"),
+    )
+    rows = "[{'id': 1, 'email': None}, {'id': 1, 'email': None}]"
+    world = World(tmp_path, f"@asset(namespace='n')\ndef talks():\n    print('half', end='')\n    return {rows}")
+    envelope = world.envelope(definitions=(definition("talks", checks=checks, gating=gating),))
+    result = world.run_one(envelope)
+    log = world.log_of(envelope)
+    assert log.splitlines() == [
+        "half",
+        "n.talks: the check row_count failed with severity warning (warn): there are 2 rows; expected are at least 5",
+        "n.talks: the check unique(id) failed with severity error (block downstream): id repeats what an earlier row "
+        "has in 1 of 2 rows (50 %), and no row may be so",
+        "n.talks: the check not_null(emial) gave no result (block downstream): no result: the column emial is not "
+        "there; did you mean email?",
+    ]
+    assert result.log is not None
+    assert result.log.byte_size == len(log)
+
+
 def test_samples_are_kept_beside_the_data_and_nowhere_else(tmp_path: Path) -> None:
     world = World(tmp_path, SOURCE)
     result = run_orders(world, *LEVELS)

@@ -20,7 +20,7 @@ from arco.worker._batch import Batch
 from arco.worker._control import ControlPlane, Told, is_stale
 from arco.worker._logs import LogWriter
 from arco.worker._masking import Mask
-from arco.worker._outcome import Times, as_raised, failed
+from arco.worker._outcome import Times, as_raised, failed, fault_lines
 
 __all__ = ["FIRST_BACKOFF", "MAX_BACKOFF", "Delivery"]
 
@@ -34,7 +34,7 @@ TOLD_BYTES: Final = 4 << 20
 """Results that one request holds, about."""
 
 Make = Callable[[TaskLog | None], FinishTask]
-"""Makes the result of an attempt when it is known what has been printed by then."""
+"""Makes the result of an attempt, with what is kept of its log if that is known."""
 
 _log = logging.getLogger("arco.worker")
 
@@ -74,8 +74,9 @@ class Delivery:
         self._closing.set()
         if self._sender is not None:
             await self._sender
+        ends = self._take_made()
         kept = await self._log.close()
-        return await self._tell([(envelope, make(kept)) for envelope, make in self._made], self._wanted)
+        return await self._tell(_with_log(ends, kept), self._wanted)
 
     def abandon(self) -> None:
         """Tell nobody anything more."""
@@ -90,10 +91,19 @@ class Delivery:
                     await self._closing.wait()
             if self._closing.is_set():
                 break
-            made, self._made = self._made, []
+            ends = self._take_made()
             kept = await self._log.so_far()
-            await self._tell([(envelope, make(kept)) for envelope, make in made], lambda: 0)
+            await self._tell(_with_log(ends, kept), lambda: 0)
         self._sender = None
+
+    def _take_made(self) -> list[Told]:
+        """The results that wait to be told. What checks found fault with goes into the log before it is closed."""
+        made, self._made = self._made, []
+        ends = [(envelope, make(None)) for envelope, make in made]
+        for envelope, end in ends:
+            for line in fault_lines(envelope, end):
+                self._log.add_line(line)
+        return ends
 
     async def _tell(self, told: list[Told], wanted: Callable[[], int]) -> list[bytes]:
         """Tell results until each is taken or over; what was claimed with the last of them."""
@@ -136,6 +146,10 @@ class Delivery:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds * self._runtime.uniform(0.5, 1.0)):
                 await self._abandoning.wait()
+
+
+def _with_log(ends: list[Told], log: TaskLog | None) -> list[Told]:
+    return [(envelope, msgspec.structs.replace(end, log=log)) for envelope, end in ends]
 
 
 def _parts(told: list[Told]) -> list[list[Told]]:

@@ -70,12 +70,20 @@ class LogWriter:
         self._chunks = 0
         self._failed = False
         self._closing = False
+        self._in_line = False
+        """What came last did not end its line."""
         self._wake = asyncio.Event()
         self._flusher: asyncio.Task[None] | None = None
         self._writing = asyncio.Lock()
 
     def feed(self, data: bytes) -> None:
+        self._in_line = not data.endswith(b"\n") if data else self._in_line
         self._take(self._mask.feed(data))
+
+    def add_line(self, text: str) -> None:
+        """A line of the worker's own, between those that were printed."""
+        begun = "\n" if self._in_line else ""
+        self.feed(f"{begun}{text}\n".encode(errors="replace"))
 
     async def so_far(self) -> TaskLog | None:
         """What there is by now, written down to the last complete character; None if nothing was printed."""

@@ -21,9 +21,10 @@ from arco.assets import (
     Severity,
     Verdict,
     judge,
+    partition_text,
     rule_name,
 )
-from arco.core import ArcoError, Refused, sha256_hex
+from arco.core import ArcoError, PartitionKey, Refused, sha256_hex
 from arco.domains.execution import (
     AssetObserved,
     ColumnStats,
@@ -49,6 +50,7 @@ __all__ = [
     "as_raised",
     "cancelled",
     "failed",
+    "fault_lines",
     "finished",
     "gate",
     "lost",
@@ -160,8 +162,9 @@ def finished(envelope: Envelope, report: Report, times: Times, log: TaskLog | No
         default=GatingAction.CONTINUE,
     )
     if worst in (GatingAction.FAIL_TASK, GatingAction.FAIL_RUN):
-        names = [check.check_name for check in checks if check.gating is not None and check.gating.action == worst]
-        found = as_raised(ChecksFailed(f"checks found the output bad: {', '.join(sorted(set(names)))}"))
+        bad = [check for check in checks if check.gating is not None and check.gating.action == worst]
+        named = sorted({f"{check.check_name}: {check.message}".removesuffix(": ") for check in bad})
+        found = as_raised(ChecksFailed(f"checks found the output bad: {'; '.join(named)}"))
         end = failed(envelope, found, times, log, mask)
         failure = msgspec.structs.replace(end.failure, retryable=False) if end.failure else None
         return msgspec.structs.replace(end, failure=failure, checks=checks, gate=worst)
@@ -422,6 +425,18 @@ def _executed(
         message=text(verdict.message) or "",
         gating=gate(asset.gating, check.name, verdict.severity, verdict.passed),
     )
+
+
+def fault_lines(envelope: Envelope, end: FinishTask) -> Iterator[str]:
+    """What the log of a task says of checks that did not pass, unless nothing is to be done about them."""
+    keys = {place.asset_id: place.asset_key for place in envelope.outputs}
+    partition = partition_text(PartitionKey.parse(envelope.partition_key))
+    place = f"[{partition}]" if partition else ""
+    for check in end.checks:
+        if check.gating is not None and check.gating.action != GatingAction.CONTINUE:
+            action = check.gating.action.replace("_", " ")
+            told = f": {check.message}" if check.message else ""
+            yield f"{keys[check.asset_id]}{place}: {check.gating.reason} ({action}){told}"
 
 
 # Lineage
