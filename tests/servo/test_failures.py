@@ -11,7 +11,17 @@ from arco.core import Invalid, LostObject, RateLimited, Unavailable
 from arco.domains.orchestration.events import FailureCategory as C
 from arco.domains.orchestration.events import TaskFailure
 from arco.servo._failures import MAX_MESSAGE, MAX_TRACEBACK, classify, hints_for, is_retryable
-from arco.spark._errors import BadFrame, NothingReturned, SparkFailed, raised_first
+from arco.spark._errors import (
+    BadFrame,
+    FilesDamaged,
+    InputDamaged,
+    InputLost,
+    NothingReturned,
+    SessionStopped,
+    SparkFailed,
+    SparkUnavailable,
+    raised_first,
+)
 from arco.spark._files import BadRecords
 from arco.storage import StoreFailed
 from arco.worker import _errors
@@ -51,10 +61,18 @@ def classified(
         (ConnectionRefusedError, "", C.UPSTREAM_FAILURE),
         (("requests.exceptions.HTTPError", "builtins.OSError"), "503 Server Error", C.UPSTREAM_FAILURE),
         (("requests.exceptions.HTTPError", "builtins.OSError"), "429 Client Error", C.RATE_LIMITED),
+        (ValueError, "429 rows are negative", C.TRANSFORM_ERROR),
+        (SparkFailed, "Task 429 in stage 3.0 failed 4 times (TID 429)", C.TRANSFORM_ERROR),
+        (RuntimeError, "the service answered with status code: 429", C.RATE_LIMITED),
         (("openai.RateLimitError", "builtins.Exception"), "", C.RATE_LIMITED),
         (FileNotFoundError, "", C.MISSING_DEPENDENCY),
         (LostObject, "", C.MISSING_DEPENDENCY),
         (FilesMissing, "", C.MISSING_DEPENDENCY),
+        (InputLost, "", C.MISSING_DEPENDENCY),
+        (InputDamaged, "", C.STORAGE_ERROR),
+        (FilesDamaged, "", C.STORAGE_ERROR),
+        (SparkUnavailable, "", C.CONFIGURATION_ERROR),
+        (SessionStopped, "", C.CONFIGURATION_ERROR),
         (NothingReturned, "", C.TRANSFORM_ERROR),
         (_errors.NothingReturned, "", C.SCHEMA_VIOLATION),
         (BadFrame, "", C.CONFIGURATION_ERROR),
@@ -120,6 +138,12 @@ def test_of_a_lost_executor_people_are_told_what_may_have_killed_it() -> None:
     ("kind", "action"),
     [
         (FilesMissing, "Others bring these files, no run makes them"),
+        (FilesDamaged, "Others bring these files, no run makes them"),
+        (InputLost, "Make what it reads anew"),
+        (InputDamaged, "Make what it reads anew"),
+        (SparkUnavailable, "Install or set what the error asks for"),
+        (SessionStopped, "Check the project"),
+        (SchemaViolation, "with the columns it declares and with those of what it reads"),
         (BadRecords, 'corrupt="null" or corrupt="drop"'),
         (NothingReturned, "Have sales:orders return its data"),
         (_errors.NothingReturned, "Have sales:orders return its data"),
@@ -132,9 +156,14 @@ def test_hints_fit_what_is_known_of_an_exception(kind: type[BaseException], acti
     assert action in hints[0].action
 
 
-def test_of_a_lost_version_people_plan_the_partition_that_misses_it() -> None:
+def test_of_what_is_missing_people_plan_the_partition_that_misses_it() -> None:
     (hint,) = hints_for(C.MISSING_DEPENDENCY, "R", "n.a[date=2025-01-01,region=the north]")
     assert hint.command == "arco plan +n.a -p date=2025-01-01 -p 'region=the north'"
+
+
+def test_what_is_damaged_is_made_again_with_the_partition_that_reads_it() -> None:
+    (hint,) = classified(InputDamaged).hints
+    assert hint.command == "arco run 1+n.a -p date=2025-01-01 --force"
 
 
 RAISED = """

@@ -13,6 +13,7 @@ from arco.storage import Scope
 from tests.spark.pipelines import Site
 
 SOURCE = """
+import os
 from pathlib import Path
 
 from pyspark.sql import DataFrame, functions as F
@@ -52,6 +53,28 @@ def stream(context):
     return context.spark.readStream.format("rate").load() if is_bad else frame
 
 
+@asset(engine="spark")
+def wide(context):
+    frame, is_bad = good(context, "wide")
+    return frame.select("*", *[F.lit(1).alias(f"c{{i}}") for i in range(5000)]) if is_bad else frame
+
+
+@asset(engine="spark")
+def intrudes(context):
+    frame, is_bad = good(context, "intrudes")
+    if is_bad:
+        for partition in (BAD.parent / "store").glob("*/*/data/*/*"):
+            frame.write.parquet(str(partition / context.materialization_ids["n.intrudes"]))
+    return frame
+
+
+@asset(engine="spark")
+def killed(context):
+    frame, is_bad = good(context, "killed")
+    end = F.udf(lambda id: os.kill(os.getpid(), 9), "string")
+    return frame.withColumn("v", end("id")) if is_bad else frame
+
+
 @asset(engine="spark", checks=[not_null("v")])
 def checked(context):
     frame, is_bad = good(context, "checked")
@@ -66,6 +89,11 @@ def source(context):
 @asset
 def reads(source: DataFrame) -> DataFrame:
     return source
+
+
+@asset
+def counts(source):
+    return [{{"id": row["id"], "v": row["v"]}} for row in source.to_pylist()]
 """
 
 
@@ -115,14 +143,18 @@ def read(site: Site, name: str) -> list[list[Any]]:
         ("columns", "schema_violation", "v is declared as string", "columns it declares"),
         ("doubles", "configuration_error", "id, ID", "what the error asks for"),
         ("stream", "configuration_error", "returned a stream", "what the error asks for"),
-        ("reads", "storage_error", "of n.source", "Check the store"),
+        ("wide", "configuration_error", "5,002 columns", "what the error asks for"),
+        ("intrudes", "configuration_error", "has files already", "Check the project"),
+        ("killed", "resource_exhausted", "was killed or crashed", "more memory"),
+        ("reads", "storage_error", "of n.source", "Make what it reads anew"),
+        ("counts", "storage_error", "is damaged", "Make what it reads anew"),
     ],
 )
 def test_after_bad_input_the_last_good_version_is_still_the_one_that_is_read(
     site: Site, name: str, category: str, says: str, advice: str
 ) -> None:
     before = read(site, name)
-    if name == "reads":
+    if name in ("reads", "counts"):
         spoil(site)
     task = now_bad(site, name, exits=8)
     assert (task["state"], task["error_category"]) == ("FAILED", category)
@@ -131,6 +163,11 @@ def test_after_bad_input_the_last_good_version_is_still_the_one_that_is_read(
     after = read(site, name)
     assert [row[:2] for row in after] == [[number, "x"] for number in range(5)]
     assert after == before
+    if name in ("reads", "counts"):  # what it is told to do helps
+        (hint,) = task["hints"]
+        arco(site, *hint["command"].split()[1:], "--watch")
+        assert [row[:2] for row in read(site, name)] == [row[:2] for row in before]
+        assert read(site, name) != before
 
 
 def test_a_check_of_a_column_that_is_not_there_lets_nobody_read_what_it_could_not_check(site: Site) -> None:

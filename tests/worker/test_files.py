@@ -1,5 +1,6 @@
 """Files of others on Spark, incremental inputs, and what authors say of columns, by whole workers."""
 
+import gzip
 import textwrap
 from collections.abc import Iterator
 from pathlib import Path
@@ -217,6 +218,16 @@ def test_the_record_itself_is_kept_where_a_column_for_it_is_declared(world: Warm
     columns = (*COLUMNS, SchemaColumn("_corrupt_record", "string"))
     found = table(world, world.do(task(world, "taken", files_of(world, source, "", columns=columns))))
     assert [row["_corrupt_record"] for row in found] == [None, "x,2"]
+
+
+def test_a_file_that_cannot_be_read_is_for_those_who_bring_it(world: WarmWorld) -> None:
+    path = landing(world, "cut/a.csv.gz", "")
+    path.write_bytes(gzip.compress(b"id,amount\n" + b"".join(b"%d,1.5\n" % n for n in range(10_000)))[:-1_000])
+    given = files_of(world, Source("landing/cut/*.csv.gz", SourceFormat.CSV), "")
+    result = world.do(task(world, "taken", given))
+    refused(result, FailureCategory.STORAGE_ERROR, "landing/cut/a.csv.gz of n.orders", "is damaged", "bring it again")
+    assert result.failure is not None
+    assert "Others bring these files" in result.failure.hints[0].action
 
 
 def test_a_header_that_is_not_what_is_declared_is_a_failure(world: WarmWorld) -> None:

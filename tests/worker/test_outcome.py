@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from arco.assets import DataFormat, Dependency, Project, SchemaColumn
-from arco.core import MINUTE, derive_ulid
+from arco.core import MINUTE, ArcoError, Invalid, derive_ulid
 from arco.domains.catalog import AddColumn, CreateNamespace, CreateTable
 from arco.domains.execution import ASSET_SCHEMAS, PARTITIONS, Partition
 from arco.domains.lineage import (
@@ -24,18 +24,27 @@ from arco.domains.lineage import (
     EdgeRecord,
     LineageRecorded,
 )
-from arco.domains.orchestration import FinishTask
+from arco.domains.orchestration import MAX_LOSSES, FailureCategory, FinishTask
 from arco.servo import Envelope, version_detail
 from arco.servo._envelope import InputPin
 from arco.servo._request import Mode
 from arco.spark import column_lineage, no_plan
+from arco.spark._errors import (
+    BadFrame,
+    InputDamaged,
+    NothingReturned,
+    SparkFailed,
+    SparkOutOfMemory,
+    SparkUnavailable,
+)
 from arco.state import new_event
 from arco.wire import VersionDetail
 from arco.worker import _outcome
 from arco.worker._columns import schemas_told
+from arco.worker._errors import DriverLost, SchemaViolation
 from arco.worker._masking import Mask
 from arco.worker._messages import RaisedError, Report, WrittenFile, WrittenOutput, WrittenStats
-from arco.worker._outcome import Times, failed, finished
+from arco.worker._outcome import Times, as_raised, failed, finished, lost
 from tests.servo.projects import REGION, asset, project
 from tests.servo.world import WORKER, World, run_world
 
@@ -95,6 +104,48 @@ def test_an_asset_stands_as_its_last_run_ended(history: list[bool]) -> None:
                 ("complete", None) if is_well else ("failed", f"it broke in {number}")
             )
             assert (part.last_run_id, part.current_materialization_id) == (run_id, good)
+
+    run_world(work, deployed=PROJECT)
+
+
+BAD_INPUT = (
+    SparkUnavailable("Spark needs Java, and there is none on the PATH"),
+    SparkOutOfMemory("the Java process of Spark ran out of memory"),
+    SparkFailed("Job aborted due to stage failure: ExecutorLostFailure (executor 3 exited)"),
+    DriverLost("the driver process was killed by signal 9"),
+    NothingReturned("the function of n.rate returned None"),
+    BadFrame("the DataFrame that n.rate returned has 5,000 columns"),
+    SchemaViolation("what n.rate returned is not what it declares"),
+    InputDamaged("a file, which the task reads, is damaged"),
+    Invalid("the folder of the new version of n.rate has files already"),
+)
+
+
+@pytest.mark.parametrize("error", BAD_INPUT, ids=lambda error: type(error).__name__)
+def test_whatever_its_attempts_end_with_the_last_good_version_stays_current(error: ArcoError) -> None:
+    """Also if they are tried again until that is enough, as those are that were lost."""
+
+    async def work(world: World) -> None:
+        await world.trigger("n.rate")
+        (first,) = await world.claim()
+        assert not (await world.servo.work.finish([told(world, first)], WORKER)).refused
+        run_id = await world.trigger("n.rate", mode=Mode.FORCE)
+        categories: list[FailureCategory] = []
+        while claimed := await world.claim():
+            times = Times(world.runtime.now(), world.runtime.now())
+            if isinstance(error, DriverLost):
+                end = lost(claimed[0], error, times, None, NO_SECRETS)
+            else:
+                end = failed(claimed[0], as_raised(error), times, None, NO_SECRETS)
+            assert end.failure is not None
+            assert end.failure.hints
+            categories.append(end.failure.category)
+            assert not (await world.servo.work.finish([end], WORKER)).refused
+            await world.runtime.sleep(1_000)
+        assert len(categories) == (MAX_LOSSES if categories[0] is FailureCategory.WORKER_LOST else 1)
+        assert await world.states(run_id) == {"n.rate": "FAILED"}
+        (place,) = first.outputs
+        assert await current(world, place.asset_id) == [place.materialization_id]
 
     run_world(work, deployed=PROJECT)
 

@@ -100,6 +100,10 @@ SOURCE = """
         context.spark.stop()
         return frame
     @asset(namespace="n", engine="spark")
+    def is_ended(context):
+        context.spark.sparkContext._jsc.sc().stop()
+        return context.spark.range(1)
+    @asset(namespace="n", engine="spark")
     def lacks_memory(context):
         context.spark._jvm.java.lang.System.err.println("java.lang.OutOfMemoryError: Java heap space")
         context.spark.stop()
@@ -554,6 +558,12 @@ def test_a_job_that_takes_too_long_is_ended(world: WarmWorld) -> None:
 def test_a_session_that_the_function_stops_costs_only_its_task(world: WarmWorld) -> None:
     result = world.do(world.envelope(definitions=(on_spark("stops"),)))
     failed(result, FailureCategory.CONFIGURATION_ERROR, "was stopped", "spark.stop()")
+    made_by(world, "empty")
+
+
+def test_an_application_that_is_ended_where_spark_runs_is_a_loss_and_not_the_functions_fault(world: WarmWorld) -> None:
+    result = world.do(world.envelope(definitions=(on_spark("is_ended"),)))
+    failed(result, FailureCategory.WORKER_LOST, "the application was ended where Spark runs", "stopped SparkContext")
     made_by(world, "empty")
 
 

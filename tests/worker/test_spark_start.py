@@ -46,7 +46,10 @@ def check_failure(folder: Path, category: FailureCategory, *texts: str, source: 
     assert result.outcome is Outcome.FAILED
     assert result.failure is not None
     assert result.failure.category is category, result.failure
-    assert result.failure.hints
+    hint = result.failure.hints[0].action
+    assert (category is FailureCategory.CONFIGURATION_ERROR) == hint.startswith(
+        "Install or set what the error asks for"
+    )
     for text in texts:
         assert text in result.failure.message, result.failure.message
 

@@ -1,6 +1,7 @@
 """Values: what is stored comes back as what it was, and what cannot is refused before it is lost."""
 
 import sys
+from collections.abc import Callable
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from types import ModuleType
@@ -14,6 +15,7 @@ from hypothesis import strategies as st
 
 from arco.assets import SchemaColumn
 from arco.core import Invalid
+from arco.spark._errors import InputDamaged
 from arco.worker import _values
 from arco.worker._errors import SchemaViolation
 from arco.worker._values import Stored, load_value, store_value
@@ -50,6 +52,25 @@ def test_what_json_can_hold_comes_back(value: Any) -> None:
     assert folder.load(stored) == value
     assert list(folder) == ([] if value is None else ["data/x/value.json"])
     assert [file.size_bytes for file in stored.files] == [len(data) for data in folder.values()]
+
+
+@pytest.mark.parametrize("value", [{"a": 1}, [{"a": 1}], pa.table({"a": [1]})])
+@pytest.mark.parametrize("harm", [bytes, lambda size: b"", lambda size: b"PAR1" * size])
+def test_what_is_not_as_it_was_written_is_told_as_damaged_by_its_path(value: Any, harm: Callable[[int], bytes]) -> None:
+    folder = Folder()
+    stored = folder.store(value)
+    (path,) = folder
+    folder[path] = harm(len(folder[path]))
+    with pytest.raises(InputDamaged, match=f"{path}, which the task reads, is damaged .*run what makes it again"):
+        folder.load(stored)
+
+
+@pytest.mark.parametrize("names", [["id", "v", "id"], ["id", "v", "ID"]])
+def test_columns_of_the_same_name_are_refused(names: list[str]) -> None:
+    folder = Folder()
+    with pytest.raises(Invalid, match=f"columns of the same name.*: {names[0]}, {names[2]}; rename"):
+        folder.store(pa.Table.from_arrays([pa.array([1])] * 3, names=names))
+    assert not folder
 
 
 CELLS = st.none() | st.integers(-(2**63), 2**63 - 1)

@@ -44,7 +44,8 @@ RULES: Final = (
     Rule(C.RESOURCE_EXHAUSTED, (), r"(?i)no space left on device|too many open files|out of memory|OutOfMemoryError"),
     Rule(C.WORKER_LOST, (), r"ExecutorLostFailure|ExecutorDeadException|Executor heartbeat timed out"),
     Rule(C.RATE_LIMITED, ("RateLimited", "RateLimitError", "TooManyRequests", "ThrottlingException")),
-    Rule(C.RATE_LIMITED, (), r"(?i)\b429\b|too many requests|rate limit|throttl|slowdown"),
+    Rule(C.RATE_LIMITED, ("HTTPError", "HTTPStatusError", "ClientError"), r"\b429\b"),
+    Rule(C.RATE_LIMITED, (), r"(?i)too many requests|rate limit|throttl|slowdown|\b(?:http|status|code)\W{0,3}429\b"),
     Rule(C.TIMEOUT, ("builtins.TimeoutError", "Timeout", "TimeoutException", "ReadTimeoutError")),
     Rule(C.STORAGE_ERROR, ("StoreError", "StoreRefused", "Corrupt", "BotoCoreError", "ClientError")),
     Rule(C.STORAGE_ERROR, ("obstore.exceptions.BaseError",)),
@@ -65,7 +66,10 @@ _LOGS: Final = Hint("Read what the task printed.", "arco runs logs {run} {task}"
 _AGAIN: Final = Hint("Run what failed again.", "arco runs rerun {run} --from-failure")
 _FIX: Final = Hint("Correct the code, check it and deploy it.", "arco check && arco deploy")
 _HINTS: Final = {
-    C.SCHEMA_VIOLATION: (Hint("Compare what the asset returns with the columns it declares, then correct one."), _FIX),
+    C.SCHEMA_VIOLATION: (
+        Hint("Compare the columns that the error names with the columns it declares and with those of what it reads."),
+        _FIX,
+    ),
     C.DATA_QUALITY_FAILURE: (Hint("See which checks failed and why.", "arco runs show {run}"), _LOGS),
     C.MISSING_DEPENDENCY: (
         Hint("Make what it reads first; the plan tells what is missing.", "arco plan +{unit}{options}"),
@@ -79,11 +83,24 @@ _HINTS: Final = {
     C.RATE_LIMITED: (Hint("Wait, or give the asset retries with a longer delay."), _AGAIN),
     C.WORKER_LOST: (Hint("See whether its process was killed, such as for lack of memory."), _LOGS, _AGAIN),
 }
+_ANEW: Final = (
+    Hint(
+        "Make what it reads anew, and this with it: to a plan it is up to date, so that it must be forced.",
+        "arco run 1+{unit}{options} --force",
+    ),
+)
 _SPECIAL: Final = {
+    "SparkUnavailable": (
+        Hint("Install or set what the error asks for where the worker runs, then start the worker anew."),
+        _AGAIN,
+    ),
+    "InputLost": _ANEW,
+    "InputDamaged": _ANEW,
     "FilesMissing": (
         Hint("Others bring these files, no run makes them: see that they come to where the error expects them."),
         _AGAIN,
     ),
+    "FilesDamaged": (Hint("Others bring these files, no run makes them: see that the one is replaced."), _AGAIN),
     "BadRecords": (
         Hint('Correct the file, or say in its source what becomes of such records: corrupt="null" or corrupt="drop".'),
         _AGAIN,

@@ -5,13 +5,20 @@ Spark's own errors are of several worlds: Java exceptions with pages of stack, P
 """
 
 import re
-from typing import Final
+from collections.abc import Mapping
+from typing import Final, NamedTuple
 
 from arco.core import ArcoError, Corrupt, Invalid, LostObject, Refused, Unavailable
 
 __all__ = [
     "BadFrame",
+    "FilesChanged",
+    "FilesDamaged",
+    "InputDamaged",
+    "InputLost",
     "NothingReturned",
+    "ReadFile",
+    "SessionStopped",
     "SparkFailed",
     "SparkOutOfMemory",
     "SparkUnavailable",
@@ -40,6 +47,10 @@ class SparkUnavailable(Invalid):
     """Spark cannot be started here: PySpark or Java is missing or the wrong one. Install it."""
 
 
+class SessionStopped(Invalid):
+    """The function stopped the session that was lent to it. Correct the function."""
+
+
 class SparkUnreachable(Unavailable):
     """The cluster that the worker was told to use does not answer."""
 
@@ -58,6 +69,31 @@ class NothingReturned(BadFrame):
 
 class SparkFailed(ArcoError):
     """Spark could not do what the function asked for."""
+
+
+class InputLost(LostObject):
+    """A file of a version that the task reads is gone. Whatever makes that asset must run again."""
+
+
+class InputDamaged(Corrupt):
+    """A file of a version that the task reads is not as it was written. Whatever makes that asset must run again."""
+
+
+class FilesChanged(Unavailable):
+    """Somebody wrote files while a task read them. Once that is done another attempt reads all of them."""
+
+
+class FilesDamaged(Corrupt):
+    """A file that others bring cannot be read. No run makes it."""
+
+
+class ReadFile(NamedTuple):
+    """A file that a task reads, as errors tell of it."""
+
+    told: str
+    """What it belongs to, in words."""
+    is_ours: bool = True
+    """A run made it; else others bring it."""
 
 
 def text_of(error: BaseException) -> str:
@@ -92,16 +128,16 @@ def raised_first(text: str, folder: str) -> str:
     return f"{raised}{place}\n{text[begin:].strip()}"
 
 
-def translated(error: BaseException, files: dict[str, str]) -> BaseException:
-    """The error to report. `files` says of each file that the task reads what it belongs to, by its path."""
+def translated(error: BaseException, files: Mapping[str, ReadFile]) -> BaseException:
+    """The error to report. `files` are those that the task reads, by path."""
     if isinstance(error, ArcoError) or not _is_of(error, "pyspark.", "py4j."):
         return error
     text = text_of(error)
-    found = next((told for path, told in files.items() if path in text), None)
+    found = next((file for path, file in files.items() if path in text), None)
     if _NO_FILE.search(text) and found is not None:
-        return LostObject(f"{found}, which the task reads, is gone; run what makes it again")
+        return _lost(found)
     if _BAD_FILE.search(text) and found is not None:
-        return Corrupt(f"{found}, which the task reads, is damaged; run what makes it again")
+        return _damaged(found)
     if _STATIC.search(text):
         whose = (
             "a whole server of Spark Connect: set it on the server, and neither for the asset nor for the worker"
@@ -117,6 +153,18 @@ def translated(error: BaseException, files: dict[str, str]) -> BaseException:
             "spark.python.worker.faulthandler.enabled=true shows where it crashes"
         )
     return SparkFailed(text) if type(error).__name__ == "Py4JJavaError" else error
+
+
+def _lost(file: ReadFile) -> ArcoError:
+    if file.is_ours:
+        return InputLost(f"{file.told}, which the task reads, is gone; run what makes it again")
+    return FilesChanged(f"{file.told} went away while it was read; run it again when others are done with their files")
+
+
+def _damaged(file: ReadFile) -> ArcoError:
+    if file.is_ours:
+        return InputDamaged(f"{file.told}, which the task reads, is damaged; run what makes it again")
+    return FilesDamaged(f"{file.told}, which the task reads, is damaged; have those who bring it bring it again")
 
 
 def _is_of(error: BaseException, *packages: str) -> bool:

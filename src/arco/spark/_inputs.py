@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from arco.core import Corrupt, Invalid, LostObject, PartitionKey, Scalar
+from arco.core import Invalid, PartitionKey, Scalar
+from arco.spark._errors import InputDamaged, InputLost, ReadFile
 from arco.spark._outputs import SPARK_SCHEMA
 from arco.spark._place import Place
 
@@ -87,9 +88,9 @@ def data_columns(session: "SparkSession", place: Place, versions: Sequence[Versi
     return _schema(session, place, [version for version in versions if version.files]).names
 
 
-def files_of(versions: Iterable[Version]) -> dict[str, str]:
-    """What each file belongs to, in words, by its path: for errors that only name the file."""
-    return {file.path: _told(version, file) for version in versions for file in version.files}
+def files_of(versions: Iterable[Version]) -> dict[str, ReadFile]:
+    """The files of versions by path: for errors that only name the file."""
+    return {file.path: ReadFile(_told(version, file)) for version in versions for file in version.files}
 
 
 def _told(version: Version, file: SourceFile) -> str:
@@ -119,11 +120,9 @@ def _check_files(place: Place, version: Version) -> None:
         try:
             size = os.stat(place.file(file.path)).st_size
         except FileNotFoundError:
-            raise LostObject(
-                f"{_told(version, file)}, which the task reads, is gone; run what makes it again"
-            ) from None
+            raise InputLost(f"{_told(version, file)}, which the task reads, is gone; run what makes it again") from None
         if size != file.size_bytes:
-            raise Corrupt(
+            raise InputDamaged(
                 f"{_told(version, file)}, which the task reads, has {size} bytes instead of {file.size_bytes}: "
                 "somebody changed it; run what makes it again"
             )
@@ -165,7 +164,7 @@ def _local_schema(place: Place, version: Version) -> "StructType | None":
     try:
         schema = pq.read_schema(place.file(file.path))
     except (pa.ArrowException, OSError) as error:
-        raise Corrupt(
+        raise InputDamaged(
             f"{_told(version, file)}, which the task reads, is damaged ({str(error).splitlines()[0][:200]}); run what "
             "makes it again"
         ) from error

@@ -115,9 +115,7 @@ def analysed_plan(frame: "DataFrame") -> str | None:
 
 def _is_of_the_past(frame: "DataFrame") -> bool:
     context = getattr(frame.sparkSession, "_sc", None)
-    if context is None:
-        return False  # of Spark Connect: the server answers for it
-    return context._jsc is None or bool(context._jsc.sc().isStopped())
+    return context is not None and context._jsc is None  # there is none with Spark Connect: its server answers for it
 
 
 def _check_names(key: str, names: Sequence[str]) -> None:

@@ -20,7 +20,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol
 from urllib.parse import urlsplit
 
-from arco.spark._errors import SparkOutOfMemory, SparkUnavailable, SparkUnreachable, text_of, without_stack
+from arco.spark._errors import (
+    SessionStopped,
+    SparkOutOfMemory,
+    SparkUnavailable,
+    SparkUnreachable,
+    text_of,
+    without_stack,
+)
 from arco.spark._settings import Progress, SparkSettings, address_of
 
 if TYPE_CHECKING:
@@ -219,8 +226,9 @@ class ClassicApplication:
         ended = self._java.fate()
         if ended is not None:
             return ended
+        was_told = self._context._jsc is None
         try:
-            stopped = self._context._jsc is None or self._context._jsc.sc().isStopped()
+            stopped = was_told or self._context._jsc.sc().isStopped()
         except Exception as broken:  # noqa: BLE001 - whatever it is, nobody answers there
             return self._java.fate(wait=True) or ConnectionError(f"Spark's process does not answer: {broken}")
         told = text_of(error) if error is not None else ""
@@ -228,10 +236,13 @@ class ClassicApplication:
             self._java.lacked_memory or "OutOfMemoryError" in told
         ):  # Spark stops itself then, in the middle of whatever it does
             return self._java.out_of_memory()
-        if stopped:
-            return SparkUnavailable(
+        if was_told:
+            return SessionStopped(
                 "the Spark session was stopped; it belongs to the worker: remove spark.stop() from the function"
             )
+        if stopped:
+            said = f": {told[:300]}" if told else ""
+            return ConnectionError(f"the application was ended where Spark runs{said}; see the pages of its master")
         return None
 
     def stop(self) -> None:

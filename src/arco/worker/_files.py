@@ -6,7 +6,7 @@ import threading
 from collections.abc import Coroutine, Sequence
 from typing import Any, Final
 
-from arco.core import LostObject
+from arco.spark._errors import InputLost
 from arco.worker._messages import Setup
 
 __all__ = ["Files"]
@@ -28,7 +28,7 @@ class Files:
         try:
             data: bytes = self._wait(self._opened().get(path))
         except ObjectMissing:
-            raise LostObject(f"{path}, which the task reads, is gone; run what makes it again", path=path) from None
+            raise InputLost(f"{path}, which the task reads, is gone; run what makes it again", path=path) from None
         return data
 
     def write(self, path: str, data: bytes) -> None:

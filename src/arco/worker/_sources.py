@@ -8,20 +8,17 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
 from arco.assets import file_pattern
-from arco.core import LostObject, PartitionKey, Unavailable
+from arco.core import LostObject, PartitionKey
+from arco.spark._errors import FilesChanged
 from arco.spark._files import FoundFile, Part, data_version
 from arco.worker._messages import InputPin, InputValue, ReadFiles
 
-__all__ = ["FilesChanged", "FilesMissing", "SourceFiles"]
+__all__ = ["FilesMissing", "SourceFiles"]
 
 MAX_NAMES: Final = 20
 """Files that are told by name, over all partitions that one task reads."""
 
 Listed = Callable[[str], list[tuple[str, int, int]]]
-
-
-class FilesChanged(Unavailable):
-    """Somebody wrote files while a task read them. Once that is done another attempt reads all of them."""
 
 
 class FilesMissing(LostObject):

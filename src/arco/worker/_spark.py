@@ -26,7 +26,7 @@ from arco.assets import AssetDefinition, AssetKind, CheckDefinition, Dialect, Ti
 from arco.core import SECOND, ArcoError, Invalid, PartitionKey
 from arco.sdk import Cancelled, Context
 from arco.spark import Progress, lineage_of
-from arco.spark._errors import SparkUnreachable, translated
+from arco.spark._errors import ReadFile, SparkUnreachable, translated
 from arco.spark._files import BadRecords, explained, read_files
 from arco.spark._inputs import SourceFile, Version, data_columns, files_of, read_versions
 from arco.spark._measuring import Audit, Found
@@ -278,7 +278,8 @@ class SparkExecutor(PythonExecutor):
         assert given.source is not None
         scope = self._scope
         parts = scope.files.parts(given)
-        scope.told |= {file.path: f"{file.path} of {given.asset_key}" for part in parts for file in part.files}
+        files = [file.path for part in parts for file in part.files]
+        scope.told |= {path: ReadFile(f"{path} of {given.asset_key}", is_ours=False) for path in files}
         if not given.columns:
             print(
                 f"the columns of {given.asset_key} are not declared: Spark reads its files once more to infer them; "
@@ -419,8 +420,8 @@ class Scope:
     files: SourceFiles
     tag: str
     """What Spark does for it and for nothing else carries this one too."""
-    told: dict[str, str] = field(default_factory=dict)
-    """What the files that it reads belong to."""
+    told: dict[str, ReadFile] = field(default_factory=dict)
+    """The files that it reads, by path."""
     frames: dict[str, Any] = field(default_factory=dict)
     """What it reads, by parameter."""
     jobs: int = 0

@@ -14,11 +14,13 @@ import io
 import json
 import math
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Final
 
 from arco.assets import SchemaColumn
 from arco.core import Invalid
+from arco.spark._errors import InputDamaged
 from arco.worker._errors import NothingReturned, SchemaViolation
 from arco.worker._messages import WrittenFile, WrittenStats
 
@@ -72,12 +74,21 @@ def store_value(value: Any, location: str, write: Write, declared: Sequence[Sche
 
 
 def load_value(paths: Sequence[str], read: Read) -> Any:
-    """The value of one version from its files."""
+    """The value of one version from its files. `InputDamaged` if they are not as they were written."""
     if not paths:
         return None
-    if paths[0].endswith(".json"):
-        return json.loads(read(paths[0]))
-    return _load_table(paths, read)
+    if not paths[0].endswith(".json"):
+        return _load_table(paths, read)
+    data = read(paths[0])
+    try:
+        return json.loads(data)
+    except ValueError as error:
+        raise _damaged(paths[0], error) from error
+
+
+def _damaged(path: str, error: Exception) -> InputDamaged:
+    said = (str(error).splitlines() or [""])[0][:200]
+    return InputDamaged(f"{path}, which the task reads, is damaged ({said}); run what makes it again", path=path)
 
 
 # Values that JSON can hold
@@ -130,6 +141,7 @@ def _store_table(kind: str, value: Any, location: str, write: Write, declared: S
 
     table = _as_table(kind, value, declared)
     schema, batches = _streamed_batches(value) if table is None else (table.schema, _sliced(table))
+    _check_names(schema.names)
     schema = schema.with_metadata({**(schema.metadata or {}), KIND: kind.encode()})
     files: list[WrittenFile] = []
     required = [column.name for column in declared if not column.nullable and column.name in schema.names]
@@ -138,6 +150,17 @@ def _store_table(kind: str, value: Any, location: str, write: Write, declared: S
         write(path, data)
         files.append(described(path, len(data), pq.read_metadata(pa.BufferReader(data))))
     return Stored(files, schema.remove_metadata().serialize().to_pybytes(), table, schema.names)
+
+
+def _check_names(names: Sequence[str]) -> None:
+    """SQL and Spark do not tell columns apart whose names differ in case alone."""
+    counts = Counter(name.lower() for name in names)
+    double = [name for name in names if counts[name.lower()] > 1]
+    if double:
+        raise Invalid(
+            f"the table has columns of the same name, which may not differ in case alone: {', '.join(double[:10])}; "
+            "rename or drop one"
+        )
 
 
 def _as_table(kind: str, value: Any, declared: Sequence[SchemaColumn]) -> Any:
@@ -319,7 +342,11 @@ def _load_table(paths: Sequence[str], read: Read) -> Any:
     import pyarrow.parquet as pq
 
     def table_of(path: str) -> Any:
-        return pq.read_table(pa.BufferReader(read(path)))
+        data = read(path)
+        try:
+            return pq.read_table(pa.BufferReader(data))
+        except (pa.ArrowInvalid, OSError) as error:
+            raise _damaged(path, error) from error
 
     first = table_of(paths[0])
     kind = (first.schema.metadata or {}).get(KIND, b"table")
