@@ -27,6 +27,8 @@ def test_a_partitioned_asset_needs_to_be_told_which_and_says_what_there_is() -> 
     )
     with pytest.raises(Invalid, match="--partition region=KEY"):
         plan(made, partitions={"date": "*"})
+    with pytest.raises(Invalid, match="partitioned by date, region, not by 'dat'; say which with"):
+        plan(made, partitions={"dat": "*", "region": "eu"})
 
 
 def test_partitions_apply_to_every_selected_asset_that_has_the_dimension() -> None:

@@ -137,9 +137,11 @@ class _Choice:
         if missing:
             options = " ".join(f"--partition {axis.name}=KEY" for axis in missing)
             have = "; ".join(f"{axis.name}: {axis.described()}" for axis in missing)
+            others = sorted(self._parts.keys() - {axis.name for axis in space.axes})
+            but_not = f", not by {', '.join(shown(name) for name in others)}" if others else ""
             raise Invalid(
-                f"{definition.key} is partitioned by {', '.join(axis.name for axis in space.axes)}; say which with "
-                f"{options}, a range as FROM..TO, or * for all ({have})",
+                f"{definition.key} is partitioned by {', '.join(axis.name for axis in space.axes)}{but_not}; say which "
+                f"with {options}, a range as FROM..TO, or * for all ({have})",
                 asset=definition.key,
                 dimensions=[axis.name for axis in missing],
             )
