@@ -114,7 +114,7 @@ def test_what_cannot_be_merged_is_named(cli: Cli, small: Path) -> None:
         (("--target-size", "1KiB"), "from 1MiB to 1GiB"),
         (("--target-size", "2GiB"), "from 1MiB to 1GiB"),
         (("--min-files", "1"), "min-files"),
-        (("-p", "2026-01-01"), "--partition takes NAME=VALUE"),
+        (("-p", "2026-01-01"), "--partition takes NAME=KEYS, such as date="),
         (("-p", "country=de"), "has partitions by country"),
         (("sales.orders", "-p", "date=yesterday"), "yesterday"),
         (("--engine", "cluster"), "cluster"),

@@ -10,7 +10,7 @@ from arco.cli._command import Session, changes
 from arco.cli._options import BatchOption, SelectionArgument, TagsOption, WatchOption
 from arco.cli._plan import ForceOption
 from arco.cli._run import DryRunOption, start_run
-from arco.cli._specs import parse_pairs
+from arco.cli._specs import parse_pairs, parse_partitions
 from arco.core import Invalid, TooLarge
 from arco.wire import RunRequestBody
 
@@ -90,7 +90,7 @@ def merge_pairs(given: Iterable[str]) -> dict[str, str]:
     """`NAME=KEYS` texts by name; keys of the same name are put together."""
     found: dict[str, list[str]] = {}
     for text in given:
-        for name, keys in parse_pairs("--partition", [text]).items():
+        for name, keys in parse_partitions([text]).items():
             found.setdefault(name, []).append(keys)
     return {name: ",".join(keys) for name, keys in found.items()}
 

@@ -18,7 +18,7 @@ from arco.cli._open import reading
 from arco.cli._options import CompactionMasterOption, EngineOption, PartitionsOption, YesOption
 from arco.cli._output import grid, say, shown_size, shown_time
 from arco.cli._run_text import shown_partition
-from arco.cli._specs import parse_duration, parse_pairs, parse_size
+from arco.cli._specs import parse_duration, parse_partitions, parse_size
 from arco.client import AsyncClient
 from arco.core import Invalid, LostObject
 from arco.spark import (
@@ -332,7 +332,7 @@ async def compaction(
     """
     request = CompactionRequest(
         selection=selection,
-        partitions=parse_pairs("--partition", partitions),
+        partitions=parse_partitions(partitions),
         target_bytes=_target(target_size),
         min_files=min_files,
         dry_run=True,

@@ -15,7 +15,7 @@ from arco.cli._connect import connect
 from arco.cli._options import BatchOption, PartitionsOption, SelectionArgument
 from arco.cli._output import explained, say, titled
 from arco.cli._run_text import shown_partition, shown_reason, shown_seconds
-from arco.cli._specs import parse_pairs
+from arco.cli._specs import parse_partitions
 from arco.wire import (
     PlanInfo,
     PlannedTaskInfo,
@@ -56,7 +56,7 @@ async def plan(
     """
     request = RunRequestBody(
         selection=selection,
-        partitions=parse_pairs("--partition", partitions),
+        partitions=parse_partitions(partitions),
         mode="force" if force else "standard",
         batch=batch,
     )

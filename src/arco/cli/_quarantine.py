@@ -15,7 +15,7 @@ from arco.cli._connect import connect
 from arco.cli._options import AsOfOption, AssetArgument, LimitOption, YesOption
 from arco.cli._output import explained, grid, say, shown_size, shown_time, titled, visible
 from arco.cli._run_text import shown_partition
-from arco.cli._specs import parse_pairs
+from arco.cli._specs import parse_partitions
 from arco.client import AsyncClient
 from arco.core import Invalid, NotFound, Refused
 from arco.wire import VersionCheck, VersionDecided, VersionDecision, VersionDetail, VersionInfo
@@ -78,7 +78,7 @@ def _options(version: VersionInfo) -> str:
 
 
 def partition_of(given: list[str] | None) -> str | None:
-    pairs = parse_pairs("--partition", given)
+    pairs = parse_partitions(given)
     return ",".join(f"{name}={value}" for name, value in sorted(pairs.items())) or None
 
 

@@ -13,7 +13,7 @@ from arco.cli._connect import connect, find_server
 from arco.cli._open import slots_of
 from arco.cli._options import BatchOption, PartitionsOption, SelectionArgument, TagsOption, WatchOption
 from arco.cli._plan import ForceOption, plan_parts
-from arco.cli._specs import parse_duration, parse_pairs
+from arco.cli._specs import parse_duration, parse_pairs, parse_partitions
 from arco.cli._stack import running_stack
 from arco.cli._watch import follow_run, started, wants_watching
 from arco.client import AsyncClient
@@ -62,7 +62,7 @@ async def run(
     """
     request = RunRequestBody(
         selection=selection,
-        partitions=parse_pairs("--partition", partitions),
+        partitions=parse_partitions(partitions),
         mode="force" if force else "standard",
         failure_policy="fail_fast" if fail_fast else "continue",
         max_parallelism=max_parallelism,

@@ -20,6 +20,7 @@ __all__ = [
     "parse_duration",
     "parse_expiry",
     "parse_pairs",
+    "parse_partitions",
     "parse_rename",
     "parse_retype",
     "parse_size",
@@ -111,17 +112,22 @@ def parse_rename(text: str) -> tuple[str, str]:
     return old.strip(), new.strip()
 
 
-def parse_pairs(option: str, given: Iterable[str] | None) -> dict[str, str]:
-    """`NAME=VALUE` texts as a table."""
+def parse_pairs(option: str, given: Iterable[str] | None, form: str = "NAME=VALUE") -> dict[str, str]:
+    """`NAME=VALUE` texts as a table. `form` is how the help of the option writes them."""
     pairs: dict[str, str] = {}
     for text in given or ():
         name, equals, value = text.partition("=")
         if not equals or not name.strip():
-            raise Invalid(f"{option} takes NAME=VALUE, not {text[:SHOWN]!r}")
+            raise Invalid(f"{option} takes {form}, not {text[:SHOWN]!r}")
         if name.strip() in pairs:
             raise Invalid(f"{option} names {name.strip()[:SHOWN]!r} twice; give it once")
         pairs[name.strip()] = value
     return pairs
+
+
+def parse_partitions(given: Iterable[str] | None) -> dict[str, str]:
+    """What `--partition` says, by dimension."""
+    return parse_pairs("--partition", given, "NAME=KEYS, such as date=2026-01-01")
 
 
 def parse_duration(text: str, *, example: str = "90m", may_be_zero: bool = False) -> int:
