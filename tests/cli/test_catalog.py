@@ -296,6 +296,7 @@ def test_an_answer_that_was_cut_says_so(cli: Cli, catalog: Path) -> None:
     ran = cli("query", "from range(10)", "--max-rows", "3")
     assert ran.code == 0
     assert "only the first 3 rows" in ran.err
+    assert "or raise --max-rows" in ran.err
     assert shown(cli, "query", "from range(10)", "--max-rows", "3")["truncated"] is True
 
 

@@ -34,7 +34,9 @@ async def query(
         str, typer.Argument(metavar="SQL", help="What to ask; - reads it from standard input.", show_default=False)
     ],
     as_of: AsOfOption = None,
-    max_rows: Annotated[int | None, typer.Option("--max-rows", min=1, help="Rows at most.")] = None,
+    max_rows: Annotated[
+        int | None, typer.Option("--max-rows", min=1, help="Rows at most; the workspace's query.max_rows if left out.")
+    ] = None,
     format_: Annotated[
         ResultFormat, typer.Option("--format", help="table for people; csv; json: an object a row, one a line.")
     ] = ResultFormat.TABLE,
@@ -59,9 +61,10 @@ async def query(
     else:
         session.output.emit(document_of(found), *_shown(session, found))
     if found.truncated and not session.output.as_json:
+        limits = "the workspace's query.max_rows or query.max_bytes (`arco settings`)"
+        limit = "--max-rows" if found.row_count == max_rows else limits
         session.output.warn(
-            f"these are only the first {found.row_count:,} rows; add a limit or a condition, or raise the workspace's "
-            "query.max_rows (`arco settings`)"
+            f"these are only the first {found.row_count:,} rows; add a limit or a condition, or raise {limit}"
         )
 
 
