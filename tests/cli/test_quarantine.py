@@ -94,6 +94,7 @@ def test_what_is_held_back_is_listed_and_shown_with_what_its_checks_found(cli: C
     assert "block downstream  " in text
     assert "readers get      nothing" in text
     assert "arco quarantine release shop.orders -p date=2026-01-02 --version 1" in text
+    assert "If not, correct its code or what it is made of, then: arco run shop.orders -p date=2026-01-02" in text
     found = shown(cli, "quarantine", "show", "shop.orders", "--version", held["materialization_id"])
     assert (found["judged"], [check["passed"] for check in found["checks"]]) == ("blocked", [False])
     assert len(found["files"]) == 1

@@ -202,7 +202,13 @@ def _detail(session: Session, found: VersionDetail) -> list[RenderableType]:
         parts.append(say("There may be more that was made of it.", "dim"))
     if found.status in HELD:
         release = f"arco quarantine release {_options(found)} --version {found.version} --reason TEXT"
+        again = f"arco run {_options(found)}"
         parts.append(Text.assemble(("If it is right after all: ", "dim"), (visible(release), "bold cyan")))
+        parts.append(
+            Text.assemble(
+                ("If not, correct its code or what it is made of, then: ", "dim"), (visible(again), "bold cyan")
+            )
+        )
     return parts
 
 

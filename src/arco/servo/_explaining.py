@@ -66,7 +66,10 @@ async def _held_back(view: View, run_id: str, tasks: list[TaskRow]) -> tuple[lis
         causes.append(f"{task.task_key} succeeded, but its checks hold its version back ({', '.join(held.values())})")
         partition = partition_text(PartitionKey.parse(task.partition_key))
         options = "".join(f" -p {quote(part)}" for part in partition.split(",") if part)
-        action = "Look at what its checks found; release it if it is right after all"
+        action = (
+            "Look at what its checks found; release it if it is right after all, "
+            "else correct its code or what it is made of, and run it again"
+        )
         hints += [Hint(action, f"arco quarantine show {key}{options}") for key in held]
     if is_released:
         hints.append(Hint("Run what was skipped because of what is released by now", f"arco runs rerun {run_id}"))
