@@ -97,7 +97,10 @@ _SPECIAL: Final = {
     "InputLost": _ANEW,
     "InputDamaged": _ANEW,
     "FilesMissing": (
-        Hint("Others bring these files, no run makes them: see that they come to where the error expects them."),
+        Hint(
+            "Others bring these files, no run makes them: see that they come to where the error expects them, below "
+            "<store>/<tenant>/<workspace>/ as `arco config` has these."
+        ),
         _AGAIN,
     ),
     "FilesDamaged": (Hint("Others bring these files, no run makes them: see that the one is replaced."), _AGAIN),
