@@ -43,3 +43,7 @@ def test_the_page_names_no_command_that_does_not_exist() -> None:
     known = {path[0] for path in EVERY}
     named = {word for heading in HEADINGS for word in re.findall(r"`arco ([a-z]+)", heading)}
     assert named == known
+
+
+def test_the_terminal_says_where_lines_of_the_help_end(cli: Cli) -> None:
+    assert "unless --force is given, and so are those of the same code" in cli("backfill", "--help", COLUMNS="200").out

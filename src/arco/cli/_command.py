@@ -134,8 +134,13 @@ def _runnable(body: Body[P], groups: list[Callable[..., None]], writes: bool) ->
     parameters = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in (*own, *common)]
     vars(run)["__signature__"] = inspect.Signature(parameters)
     run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
-    run.__doc__ = body.__doc__
+    run.__doc__ = _flowing(body.__doc__)
     return run
+
+
+def _flowing(doc: str | None) -> str:
+    """A docstring with a line for each paragraph: where lines end is for the terminal to say, not for the source."""
+    return "\n\n".join(part.replace("\n", " ") for part in inspect.cleandoc(doc or "").split("\n\n"))
 
 
 def _run(

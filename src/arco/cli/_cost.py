@@ -55,11 +55,20 @@ async def cost(
     ] = None,
     of_model: Annotated[bool, typer.Option("--model", help="Ask the model instead of a workspace.")] = False,
     prices: Annotated[
-        str | None, typer.Option("--prices", metavar="NAME", help="s3, gcs, azure, r2, or one of --price-file.")
+        str | None,
+        typer.Option(
+            "--prices",
+            metavar="NAME",
+            help="s3, gcs, azure, r2, or one of --price-file; those of the store if left out, s3 on disk.",
+        ),
     ] = None,
     price: Annotated[
         list[str] | None,
-        typer.Option("--price", metavar="NAME=DOLLARS", help="write, read, list, delete (1,000 requests), gb_month."),
+        typer.Option(
+            "--price",
+            metavar="NAME=DOLLARS",
+            help="write, read, list, delete (1,000 requests) or gb_month, such as write=0.004. Repeatable.",
+        ),
     ] = None,
     price_file: Annotated[
         Path | None, typer.Option("--price-file", metavar="FILE", help="Price tables as JSON.")
@@ -73,6 +82,7 @@ async def cost(
 
     What is written and stored is measured, the rest calculated from it; docs/cost.md says how. What a server on this
     machine has counted of its own requests stands beside it, at the same prices.
+
     With --model no workspace is opened: arco cost --model tenants=10000 events_per_day=1e9
     """
     asked = _prices(session, prices, price, price_file, in_model=of_model)

@@ -62,7 +62,11 @@ LogArgument = Annotated[LogName | None, typer.Argument(help="Only this log; both
 LogOption = Annotated[LogName | None, typer.Option("--log", help="The log, where it does not follow from the table.")]
 MasterOption = Annotated[
     str | None,
-    typer.Option("--master", metavar="URL", help="Where Spark runs: local[*], spark://..., yarn, k8s://..., sc://..."),
+    typer.Option(
+        "--master",
+        metavar="URL",
+        help="Where Spark runs: local[*], spark://..., yarn, k8s://..., sc://...; ARCO_SPARK_MASTER, else local[*].",
+    ),
 ]
 SlotsOption = Annotated[
     int | None,
@@ -70,7 +74,9 @@ SlotsOption = Annotated[
 ]
 SparkConfOption = Annotated[
     list[str] | None,
-    typer.Option("--spark-conf", metavar="NAME=VALUE", help="A setting of Spark, such as spark.driver.memory=4g."),
+    typer.Option(
+        "--spark-conf", metavar="NAME=VALUE", help="A setting of Spark, such as spark.driver.memory=4g. Repeatable."
+    ),
 ]
 CompactionMasterOption = Annotated[
     str | None,
@@ -185,7 +191,12 @@ RequestKeyOption = Annotated[
     ),
 ]
 ListenOption = Annotated[
-    str | None, typer.Option("--listen", metavar="HOST:PORT", help="Where to listen; port 0 for any that is free.")
+    str | None,
+    typer.Option(
+        "--listen",
+        metavar="HOST:PORT",
+        help="Where to listen; port 0 for any that is free. ARCO_LISTEN, else 127.0.0.1:8020.",
+    ),
 ]
 AllowedLocationsOption = Annotated[
     list[str] | None,
@@ -207,16 +218,30 @@ StoreOption = Annotated[
     typer.Option(
         "--store",
         metavar="URL",
-        help="Where the workspace lies: file://folder, s3://bucket/prefix, az://container/prefix, gs://bucket/prefix.",
+        help="Where the workspace lies: file://folder, s3://bucket/prefix, az://container/prefix, gs://bucket/prefix; "
+        "ARCO_STORE, else file://.arco.",
         rich_help_panel=_PANEL,
     ),
 ]
 TenantOption = Annotated[
-    str | None, typer.Option("--tenant", "--tenant-id", metavar="NAME", help="The tenant.", rich_help_panel=_PANEL)
+    str | None,
+    typer.Option(
+        "--tenant",
+        "--tenant-id",
+        metavar="NAME",
+        help="The tenant; ARCO_TENANT_ID, else `default`.",
+        rich_help_panel=_PANEL,
+    ),
 ]
 WorkspaceOption = Annotated[
     str | None,
-    typer.Option("--workspace", "--workspace-id", metavar="NAME", help="The workspace.", rich_help_panel=_PANEL),
+    typer.Option(
+        "--workspace",
+        "--workspace-id",
+        metavar="NAME",
+        help="The workspace; ARCO_WORKSPACE_ID, else `default`.",
+        rich_help_panel=_PANEL,
+    ),
 ]
 StoreOptionsOption = Annotated[
     list[str] | None,

@@ -37,7 +37,9 @@ NOTHING = "Nothing to run."
 
 _PARTITION = re.compile(r"\[[^\]]*\]")
 
-ForceOption = Annotated[bool, typer.Option("--force", help="Run what is up to date as well.")]
+ForceOption = Annotated[
+    bool, typer.Option("--force", help="Run what is up to date as well, and incremental assets from scratch.")
+]
 FullOption = Annotated[bool, typer.Option("--full", help="A line for each partition.")]
 
 
