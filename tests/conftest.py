@@ -13,6 +13,16 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # Started in the background of a script, where Ctrl-C is ignored, and so it would be in every process tested here.
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Property tests run the same lines again and again: to trace them takes as long as they do, and tells nothing new."""
+    for item in items:
+        if item.get_closest_marker("hypothesis"):
+            item.add_marker("no_cover")
+
+
 settings.register_profile("arco", deadline=None)  # no test is about time, and machines are busy
 settings.load_profile("arco")
 
