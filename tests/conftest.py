@@ -14,10 +14,9 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Property tests run the same lines again and again: to trace them takes as long as they do, and tells nothing new."""
+    """Property tests run the same lines again and again: to trace them doubles their time, and tells nothing new."""
     for item in items:
         if item.get_closest_marker("hypothesis"):
             item.add_marker("no_cover")

@@ -174,7 +174,7 @@ def test_a_backfill_of_nothing_that_is_there_is_refused(cli: Cli, project: Path,
 
 def test_lists_are_put_together_and_files_have_limits(tmp_path: Path) -> None:
     assert merge_pairs(["date=a", "region=eu", "date=b..c"]) == {"date": "a,b..c", "region": "eu"}
-    with pytest.raises(Invalid, match="NAME=VALUE"):
+    with pytest.raises(Invalid, match="NAME=KEYS, such as date="):
         merge_pairs(["x"])
     file = tmp_path / "keys"
     file.write_bytes(b"\xef\xbb\xbfa\r\nb\r\n")

@@ -216,7 +216,7 @@ def test_a_plan_says_what_cannot_run(cli: Cli, project: Path) -> None:
         (["plan", "sales.ordrs"], "orders"),
         (["plan", "sales.orders"], "--partition date="),
         (["plan", "sales.orders", "-p", "date=2030-01-01"], "2026-01-05"),
-        (["plan", "sales.orders", "-p", "date"], "NAME=VALUE"),
+        (["plan", "sales.orders", "-p", "date"], "NAME=KEYS"),
         (["plan", "sales.report", "-p", "region=eu"], "region"),
         (["plan", "("], "at character 2"),
         (["run", "sales.report", "--timeout", "soon", "--no-watch"], "duration"),

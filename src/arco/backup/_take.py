@@ -39,6 +39,7 @@ from arco.core import (
     Conflict,
     Corrupt,
     LostObject,
+    Superseded,
     Task,
     Unavailable,
     new_ulid,
@@ -150,9 +151,14 @@ async def take_backup(
 
 
 async def _check_in_use(workspace: Workspace) -> None:
-    """A look at the log, which is `Superseded` once the workspace went on in another incarnation: a backup of a former
-    one would be the newest, and have what was left behind or erased. What of that is deleted meanwhile is no loss."""
-    await workspace.logs["catalog"].current()
+    """`Superseded` once the workspace went on in another incarnation: a backup of a former one would be the newest, and
+    have what was left behind or erased. What of that is deleted meanwhile is no loss. The log is not asked: beside
+    writers that never rest its end may be out of reach."""
+    if await workspace.is_replaced():
+        raise Superseded(
+            f"the workspace goes on in another one than incarnation {workspace.incarnation.id}, which this backup was "
+            "of; back it up again"
+        )
 
 
 async def newest_to_build_on(vault: Vault) -> tuple[Backup | None, str, Tail]:
