@@ -140,7 +140,7 @@ def _refusal(address: str, response: httpx.Response) -> ArcoError | None:
 
 
 def _unreachable(address: str, error: Exception) -> Unavailable:
-    return Unavailable(f"{address} cannot be reached: {error!r}")
+    return Unavailable(f"{address} cannot be reached: {str(error) or type(error).__name__}")
 
 
 def _unsettled(address: str, command: Command, reason: str) -> OutcomeUnknown:

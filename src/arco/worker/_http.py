@@ -102,7 +102,7 @@ class HttpControlPlane:
                 timeout=httpx.Timeout(seconds, connect=CONNECT, pool=CONNECT),
             )
         except (httpx.HTTPError, httpx.InvalidURL) as error:
-            raise Unavailable(f"{self._url} cannot be reached: {error!r}") from error
+            raise Unavailable(f"{self._url} cannot be reached: {str(error) or type(error).__name__}") from error
         if response.is_success:
             return response.content
         raise self._refusal(response)
