@@ -2,6 +2,7 @@
 
 import signal
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from hypothesis import settings
@@ -14,11 +15,16 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+HERE = Path(__file__).parent
+WHOLE = ("acceptance", "cost", "recorded", "simulation")
+"""Folders whose tests take whole workspaces through days and years of what other tests try one by one."""
+
+
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Property tests run the same lines again and again: to trace them doubles their time, and tells nothing new."""
+    """What runs the same lines again and again is not traced for coverage: it would take twice as long for nothing new."""
     for item in items:
-        if item.get_closest_marker("hypothesis"):
+        if item.get_closest_marker("hypothesis") or item.path.relative_to(HERE).parts[0] in WHOLE:
             item.add_marker("no_cover")
 
 
