@@ -22,7 +22,7 @@ WHOLE = ("acceptance", "cost", "recorded", "simulation")
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What runs the same lines again and again is not traced for coverage: it would take twice as long for nothing new."""
+    """What runs the same lines again and again is not traced for coverage: that takes its time and tells no more."""
     for item in items:
         if item.get_closest_marker("hypothesis") or item.path.relative_to(HERE).parts[0] in WHOLE:
             item.add_marker("no_cover")
