@@ -8,6 +8,7 @@ import select
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -85,6 +86,46 @@ def test_follow_shows_events_as_they_arrive_until_it_is_interrupted(home: Path, 
 def test_follow_for_people_ends_as_quietly(workspace: Path) -> None:
     with following() as child:
         assert b"position" in line_of(child)
+
+
+SLOW = """
+import time
+from pathlib import Path
+
+from arco import asset
+
+
+@asset(namespace="slow")
+def one():
+    Path("{folder}/begun").touch()
+    while not Path("{folder}/go").exists():
+        time.sleep(0.05)
+"""
+
+
+def test_a_run_that_is_interrupted_says_what_becomes_of_it(home: Path, workspace: Path) -> None:
+    """Nobody else serves the workspace, so its server and its worker end too, once the task that began has ended."""
+    (home / "pipeline.py").write_text(SLOW.format(folder=home))
+    assert run("deploy").returncode == 0
+    command = [*ARCO, "run", "slow.one"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environ()) as child:
+        try:
+            for _ in range(1_200):
+                if (home / "begun").exists():
+                    break
+                time.sleep(0.05)
+            child.send_signal(signal.SIGINT)
+            assert child.stderr is not None
+            told = child.stderr.readline().decode()
+            (home / "go").touch()
+            _, err = child.communicate(timeout=60)
+        finally:
+            child.kill()
+    assert child.returncode == 130
+    assert b"Traceback" not in err
+    assert "is not over: the server and the worker of this command end with it" in told
+    assert "goes on with the next `arco run`" in told
+    assert json.loads(run("runs", "show", "last", "--json").stdout)["state"] == "SUCCEEDED"
 
 
 def test_a_reader_that_leaves_is_no_fault(workspace: Path) -> None:

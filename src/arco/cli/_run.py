@@ -14,7 +14,7 @@ from arco.cli._open import slots_of
 from arco.cli._options import BatchOption, PartitionsOption, SelectionArgument, TagsOption, WatchOption
 from arco.cli._plan import ForceOption, plan_parts
 from arco.cli._specs import parse_duration, parse_pairs, parse_partitions
-from arco.cli._stack import running_stack
+from arco.cli._stack import END_SECONDS, running_stack
 from arco.cli._watch import follow_run, started, wants_watching
 from arco.client import AsyncClient
 from arco.core import Refused
@@ -97,7 +97,7 @@ async def start_run(
         if not at.is_watched:
             started(session, answer)
             return None
-        return await follow_run(session, client, answer, at.waiting, by_asset=by_asset)
+        return await follow_run(session, client, answer, waiting=at.waiting, goes_on=at.goes_on, by_asset=by_asset)
 
 
 def _nothing(session: Session, answer: RunTriggeredAnswer, plan: PlanInfo, selection: str) -> int | None:
@@ -108,6 +108,12 @@ def _nothing(session: Session, answer: RunTriggeredAnswer, plan: PlanInfo, selec
     return Refused.exit_code if cannot else None
 
 
+_ENDS_HERE = (
+    f"the server and the worker of this command end with it, within {END_SECONDS:.0f} s, in which tasks may end that "
+    "have begun, and the rest goes on with the next `arco run` or `arco dev`"
+)
+
+
 @dataclass(frozen=True)
 class Working:
     """Who carries a run out."""
@@ -116,6 +122,8 @@ class Working:
     is_watched: bool
     waiting: str
     """What is said while nobody takes a task."""
+    goes_on: str
+    """What is said of a run when the command is ended before it."""
 
 
 @asynccontextmanager
@@ -129,10 +137,10 @@ async def working(session: Session, watch: bool | None) -> AsyncIterator[Working
     named = settings.url if not settings.embedded else None
     if watch is False or named or (not settings.embedded and await find_server(session)):
         async with connect(session) as client:
-            yield Working(client, wants_watching(session, watch), NO_WORKER)
+            yield Working(client, wants_watching(session, watch), NO_WORKER, "it goes on wherever a worker is")
     else:
         async with running_stack(session, slots=slots_of(session.project)) as stack:
-            yield Working(stack.client, True, "The worker is starting.")
+            yield Working(stack.client, True, "The worker is starting.", _ENDS_HERE)
 
 
 def _seconds(text: str | None) -> float | None:

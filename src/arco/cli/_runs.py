@@ -361,7 +361,7 @@ async def rerun(
         if not at.is_watched:
             started(session, answer)
             return None
-        return await follow_run(session, client, answer, at.waiting)
+        return await follow_run(session, client, answer, waiting=at.waiting, goes_on=at.goes_on)
 
 
 @asks(explain, "run")

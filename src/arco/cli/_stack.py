@@ -19,7 +19,7 @@ from arco.cli._open import cadence_of
 from arco.client import AsyncClient
 from arco.core import Unavailable, check_master
 
-__all__ = ["Stack", "WorkerProcess", "running_server", "running_stack", "spark_arguments"]
+__all__ = ["END_SECONDS", "Stack", "WorkerProcess", "running_server", "running_stack", "spark_arguments"]
 
 START_SECONDS = 60.0
 END_SECONDS = 40.0

@@ -109,12 +109,18 @@ def _left_out(answer: RunTriggeredAnswer) -> list[RenderableType]:
 
 
 async def follow_run(
-    session: Session, client: AsyncClient, answer: RunTriggeredAnswer, waiting: str, *, by_asset: bool = False
+    session: Session,
+    client: AsyncClient,
+    answer: RunTriggeredAnswer,
+    *,
+    waiting: str,
+    goes_on: str,
+    by_asset: bool = False,
 ) -> int | None:
     """Watch a run to its end and say how it ended. Returns the exit code of the command.
 
-    `waiting` is said while tasks are ready and nobody takes them. With `by_asset` it has a line for each asset, as a
-    large run always has.
+    `waiting` is said while tasks are ready and nobody takes them, `goes_on` of a run that is not watched to its end.
+    With `by_asset` it has a line for each asset, as a large run always has.
     """
     output, run_id = session.output, answer.run_id
     look = partial(_look, session, client, run_id, by_asset)
@@ -127,7 +133,7 @@ async def follow_run(
             last = await _lines(session, look, run_id)
     except asyncio.CancelledError:
         output.note(
-            f"the run {run_id} is not over and goes on wherever a worker is; `arco runs show {run_id}` shows it, "
+            f"the run {run_id} is not over: {goes_on}; `arco runs show {run_id}` shows it, "
             f"`arco runs cancel {run_id}` ends it"
         )
         raise
