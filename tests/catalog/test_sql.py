@@ -342,14 +342,14 @@ def test_a_query_that_gets_no_process_is_told_to_come_back_and_one_that_waited_h
 
     async def serve() -> tuple[ArcoError, list[list[Any]], list[list[Any]]]:
         sandbox = Sandbox(AsyncRuntime(), spares=0, slots=1)
-        endless = "SELECT sum(a.range) FROM range(100000000) a, range(100000000) b"
-        first = asyncio.create_task(sandbox.run(endless, resolve, Limits(max_seconds=10)))
+        endless = "SELECT sum(sqrt(range)) FROM range(1000000000000)"  # and in little memory, which would end it sooner
+        first = asyncio.create_task(sandbox.run(endless, resolve, Limits(max_seconds=5)))
         await asyncio.sleep(0.2)
         with pytest.raises(Unavailable) as caught:
             await sandbox.run("SELECT 1", resolve, Limits())
         monkeypatch.setattr("arco.catalog._sql.WAIT_SECONDS", 60)
         waited = await sandbox.run("SELECT 2", resolve, Limits())
-        with pytest.raises(Refused):
+        with pytest.raises(Refused, match="took longer than 5 s"):
             await first
         after = await sandbox.run("SELECT 3", resolve, Limits())
         await sandbox.close()
