@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from arco.backup import Erased, Vault, erase, take_backup
+from arco.core import Unavailable
 from arco.iceberg import Locations
 from arco.runtime import AsyncRuntime, Workspace
 from arco.storage import LocalStore, RequestCounts, Role, RoleStore
@@ -124,3 +125,28 @@ def test_a_backup_that_is_finished_meanwhile_is_named(
     done = cli("erase", "--text", "eve", *WHY, "--yes", "--json")
     assert done.document["backups"] == [1, 2]
     assert [one["backup"] for one in cli("backup", "list", "--json").document["backups"]] == [1, 2, 3]
+
+
+@pytest.mark.parametrize("out_of_reach", [False, True])
+def test_a_vault_that_goes_meanwhile_hides_no_backup(
+    cli: Cli, workspace: Path, home: Path, monkeypatch: pytest.MonkeyPatch, out_of_reach: bool
+) -> None:
+    """What is erased is erased, and the backups that were seen before are named all the same."""
+    monkeypatch.setenv("ARCO_BACKUP_TO", f"file://{home}/vault")
+    assert cli("backup").code == 0
+
+    def refuse(*given: Any, **named: Any) -> None:
+        raise Unavailable("the vault is out of reach")
+
+    async def meanwhile(*given: Any, **named: Any) -> Erased:
+        done = await erase(*given, **named)
+        (home / "vault").rename(home / "gone")
+        if out_of_reach:
+            monkeypatch.setattr("arco.cli._erase.open_vault", refuse)
+        return done
+
+    monkeypatch.setattr("arco.cli._erase.erase", meanwhile)
+    done = cli("erase", "--text", "eve", *WHY, "--yes", "--json")
+    assert done.code == 0
+    assert done.document["backups"] == [1]
+    assert ("one that was finished meanwhile may hold it too: the vault is out of reach" in done.err) == out_of_reach

@@ -2,7 +2,6 @@
 
 import sys
 from collections.abc import Iterable
-from contextlib import suppress
 from typing import Annotated, Any
 
 import typer
@@ -75,8 +74,14 @@ async def erase_events(
         confirm(session, f"Erase {_counts(plan)} of {scope.root} for good? --dry-run shows what.", yes)
         with session.output.steps() as progress:
             done = await erase(base, scope, runtime, plan, actor=f"local:{local_user()}", progress=progress)
-        with suppress(ArcoError):  # it is erased, whatever is wrong with the vault now
-            holding = await _holding(session, plan, done.incarnation.id)  # one may have been finished meanwhile
+        try:
+            again = await _holding(session, plan, done.incarnation.id)  # one may have been finished meanwhile
+            holding = None if holding is None else sorted({*holding, *(again or ())})
+        except ArcoError as error:  # it is erased, whatever is wrong with the vault now
+            session.output.warn(
+                "backups could not be looked through again, so one that was finished meanwhile may hold it too: "
+                f"{error.message}; `arco backup list` shows when each was taken"
+            )
     document = {**_planned(plan), "dry_run": False, "incarnation": done.incarnation.id, "deleted": done.deleted}
     document |= {"incarnations": [buried_document(one) for one in done.buried], "backups": holding}
     session.output.emit(document, *_done_text(done), *_backups_text(holding))

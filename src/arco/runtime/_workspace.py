@@ -268,7 +268,7 @@ class Workspace:
             log.start()
 
     async def is_replaced(self) -> bool:
-        """Whether the workspace goes on in a newer incarnation than this one. Asked when something hints at it."""
+        """Whether the workspace goes on in a newer incarnation than this one."""
         return (await read_incarnation(self._base, self.scope, self.runtime)).id != self.incarnation.id
 
     def end_streams(self) -> None:
